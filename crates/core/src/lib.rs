@@ -38,6 +38,7 @@ pub mod timers;
 pub mod topology;
 #[cfg(test)]
 mod vectors;
+pub mod waiting;
 pub mod wire;
 
 pub use addr::{Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr, ServiceRange};

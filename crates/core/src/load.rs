@@ -1,4 +1,4 @@
-//! How loaded a receiver is, as senders compare it when a message may go to any of several. Decisions 29, 38 and 39.
+//! How loaded a receiver is, as senders compare it when a message may go to any of several. Decisions 29 and 50.
 
 use crate::group::ACTIVE_WINDOW;
 

@@ -55,3 +55,10 @@ impl core::ops::Add<Duration> for Time {
         Time(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
+
+impl core::ops::Sub for Time {
+    type Output = Duration;
+    fn sub(self, earlier: Time) -> Duration {
+        self.since(earlier)
+    }
+}

@@ -13,7 +13,7 @@ use crate::{OutboundLane, Pair, Sender};
 
 /// Time for which a sender waits until a full link queue is half free. After that it waits in the node's queue of
 /// waiting sockets, which serves it however full others keep the link. A queue that one sender has filled is half free
-/// within a round trip. Decision 32.
+/// within a round trip. Decision 50.
 const LINK_PATIENCE: Duration = Duration::from_millis(10);
 
 /// What a call waits for.
@@ -86,7 +86,7 @@ impl Sender {
     /// Begins to wait for the reader of a full lane, or goes on.
     fn begin_wait(&mut self, to: u32, now: Instant) -> bool {
         let Some(lane) = self.lanes.get_mut(&to) else { return false };
-        let is_new = lane.waits_since.is_none();
+        let is_new = !lane.for_reader.is_waiting();
         if !lane.waits_for_reader(now) {
             return false;
         }

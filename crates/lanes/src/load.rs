@@ -1,4 +1,4 @@
-//! The load of receivers that lanes lead to, for the choice among those of an anycast. Decision 38.
+//! The load of receivers that lanes lead to, for the choice among those of an anycast. Decision 50.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ impl OutboundLane {
     fn load(&mut self, bytes: usize) -> Load {
         match self.writer.check_room(bytes + HEADER_MAX) {
             Ok(()) => {
-                if self.waits_since.is_some() {
+                if self.for_reader.is_waiting() {
                     self.end_wait(Instant::now());
                 }
                 self.unread_load()
@@ -33,18 +33,6 @@ impl OutboundLane {
             let _ = self.writer.refresh();
         }
         Load::of_blocks(self.outstanding())
-    }
-
-    /// Whether senders wait for the reader of the full lane.
-    fn is_waited_for(&mut self, now: Instant) -> bool {
-        match self.wait_left(now) {
-            None => !self.for_reader.left(self.writer.given_back()).is_zero(),
-            Some(left) if left.is_zero() => {
-                self.end_wait(now);
-                false
-            }
-            Some(_) => true,
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lanes to the members of a socket's group, and their windows. Decision 39.
+//! Lanes to the members of a socket's group, and their windows. Decision 50.
 
 use utipc_core::addr::ServiceAddr;
 use utipc_core::group::{ACTIVE_WINDOW, IDLE_WINDOW};

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use utipc_attach::LaneId;
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr};
 use utipc_core::limits::MAX_USER_DATA;
-use utipc_core::socket::{Address, Patience, SendOptions, SocketKind, header};
+use utipc_core::socket::{Address, SendOptions, SocketKind, header};
+use utipc_core::waiting::Patience;
 use utipc_core::wire::blocks;
 use utipc_os::packets::Far;
 
@@ -75,10 +76,8 @@ pub struct OutboundLane {
     pub(crate) member: Option<ServiceAddr>,
     pub(crate) writer: Writer,
     patience: u32,
-    /// When messages without a connection began to wait for the reader of the full lane.
-    pub(crate) waits_since: Option<Instant>,
-    /// How long they still wait for it.
-    pub(crate) for_reader: Patience,
+    /// How long messages without a connection wait for the reader of the full lane.
+    pub(crate) for_reader: Patience<Instant>,
     /// Wakes the reader's process if that waits by a descriptor; without it the daemon does.
     far: Option<Far>,
     /// Times that the daemon was asked to.
@@ -96,7 +95,6 @@ impl OutboundLane {
     /// The lane does not exist.
     pub fn new(id: LaneId, pair: Arc<Pair>, peer: u32) -> Result<Self, Corrupt> {
         let writer = pair.out.writer(u32::from(id.slot))?;
-        let for_reader = Patience::default();
         Ok(Self {
             id,
             pair,
@@ -104,8 +102,7 @@ impl OutboundLane {
             member: None,
             writer,
             patience: 0,
-            waits_since: None,
-            for_reader,
+            for_reader: Patience::default(),
             far: None,
             daemon_wakes: 0,
             seen: 0,
@@ -182,11 +179,17 @@ impl OutboundLane {
         grown
     }
 
-    /// Whether to wait for the reader of the full lane. One that does not read is not waited for.
+    /// Whether to wait for the reader of the full lane, from now on if no wait has begun. One that does not read is not
+    /// waited for.
     #[cold]
     pub(crate) fn waits_for_reader(&mut self, now: Instant) -> bool {
-        let since = *self.waits_since.get_or_insert(now);
-        let waits = now.duration_since(since) < self.for_reader.left(self.writer.given_back());
+        self.for_reader.begin(now);
+        self.is_waited_for(now)
+    }
+
+    /// Whether senders wait for the reader of the full lane, or would.
+    pub(crate) fn is_waited_for(&mut self, now: Instant) -> bool {
+        let waits = !self.for_reader.left(now, self.writer.given_back()).is_zero();
         if !waits {
             self.end_wait(now);
         }
@@ -196,15 +199,12 @@ impl OutboundLane {
     /// The wait for the reader is over.
     #[cold]
     pub(crate) fn end_wait(&mut self, now: Instant) {
-        if let Some(since) = self.waits_since.take() {
-            self.for_reader.spend(now.duration_since(since), self.writer.given_back());
-        }
+        self.for_reader.end(now, self.writer.given_back());
     }
 
     /// The rest of the wait for the reader.
     pub(crate) fn wait_left(&self, now: Instant) -> Option<Duration> {
-        let waited = now.duration_since(self.waits_since?);
-        Some(self.for_reader.left(self.writer.given_back()).saturating_sub(waited))
+        self.for_reader.is_waiting().then(|| self.for_reader.left(now, self.writer.given_back()))
     }
 
     /// Gives a large ring back if nothing was sent since the last call and everything was read.
@@ -382,7 +382,7 @@ impl Sender {
         if wakeup == Wakeup::TellDaemon {
             self.to_wake.push(lane.id);
         }
-        if lane.waits_since.is_some() {
+        if lane.for_reader.is_waiting() {
             lane.end_wait(Instant::now());
         }
         self.messages += 1;
@@ -398,7 +398,7 @@ impl Sender {
     pub fn check_room(&mut self, to: u32, bytes: usize) -> Result<(), LaneError> {
         let lane = self.lanes.get_mut(&to).ok_or(LaneError::NoLane)?;
         lane.writer.check_room(bytes + HEADER_MAX)?;
-        if lane.waits_since.is_some() {
+        if lane.for_reader.is_waiting() {
             lane.end_wait(Instant::now());
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Sending anycasts: of the receivers that are next in turn to the least loaded one. Decision 38.
+//! Sending anycasts: of the receivers that are next in turn to the least loaded one. Decision 50.
 //!
 //! A lane shows what its reader has not read, the binding table's segment which links are congested. Receivers on this
 //! node without a lane are known to the node only, which chooses among them.

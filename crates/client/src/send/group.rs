@@ -1,7 +1,7 @@
 //! Sending to the members of a group: through a lane to each if all are on this host, otherwise through the node.
 //!
 //! All messages of a socket take the same path at a time, so each member gets them in order. The daemon says when a
-//! member has come or gone; then this module asks for the lanes again. Decision 39.
+//! member has come or gone; then this module asks for the lanes again. Decision 50.
 
 use utipc_attach::{Failure, Request, SocketCall};
 use utipc_core::Load;

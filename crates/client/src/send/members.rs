@@ -1,4 +1,4 @@
-//! The members of a socket's group, as far as messages go to them by lanes. Decision 39.
+//! The members of a socket's group, as far as messages go to them by lanes. Decision 50.
 
 use utipc_core::addr::ServiceAddr;
 

@@ -6,7 +6,7 @@ use super::policy::Backlog;
 use super::state::MemberState;
 use super::{ACTIVE_WINDOW, IDLE_WINDOW};
 use crate::limits::MESSAGE_OVERHEAD;
-use crate::time::Time;
+
 use crate::wire::{Message, MessageType, blocks, seq};
 
 /// A message of a member.
@@ -29,7 +29,7 @@ impl Arrived {
         Self { message, cost, is_lost }
     }
 
-    fn seqno(&self) -> u16 {
+    pub(super) fn seqno(&self) -> u16 {
         self.message.group_seqno()
     }
 
@@ -57,8 +57,6 @@ pub(super) struct Again {
 /// What a policy other than that of Linux knows of a member.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
-    /// When it has held a send up for too long, or has not joined in time.
-    pub(super) late_at: Option<Time>,
     /// Messages kept for it.
     pub(super) backlog: Backlog,
     pub(super) dropped: u64,
@@ -71,6 +69,15 @@ pub(super) struct Slow {
     pub(super) accepts_evict: bool,
     /// Its LEAVE says that it was evicted.
     pub(super) was_evicted: bool,
+}
+
+impl Slow {
+    /// Drops what is kept; returns its bytes.
+    pub(super) fn forget_kept(&mut self) -> usize {
+        let lost = core::mem::take(&mut self.backlog);
+        self.dropped += lost.len() as u64;
+        lost.bytes()
+    }
 }
 
 /// A member.

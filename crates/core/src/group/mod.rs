@@ -3,50 +3,55 @@
 //! A [`Group`] belongs to one socket. It does not send: `take_controls` and `take_ready` return what
 //! a call has produced, and the endpoint passes it on. Members on this node have the node [`NodeAddr::NONE`], because
 //! the node's address may become known after they have joined. Spec: tipc.md §9.
+//!
+//! | What | Where |
+//! |---|---|
+//! | the members; the state of one | `members.rs`, `member.rs`; the table of states in `state.rs` |
+//! | what this socket sends, and what its sends wait for | `sending.rs`, `send.rs` |
+//! | what arrives, and which members may send much | `receive.rs`, `places.rs` |
+//! | slow members and the policy for them | `slow_members.rs`, `slow.rs`, `policy.rs` |
 
 mod by_lane;
 mod member;
+mod members;
+mod places;
 mod policy;
 mod receive;
 mod request;
 mod send;
+mod sending;
 mod slow;
+mod slow_members;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
+pub use members::MAX_JOINING;
 pub(crate) use policy::Kept;
 pub use policy::{CopyOf, GroupPolicy, JOIN_TIME, SlowCounters, SlowMember};
 pub use request::{GroupRequest, JoinError, LeaveError, MemberInfo};
-pub(crate) use send::Refused;
+pub(crate) use sending::Refused;
 pub(crate) use slow::Spread;
 pub use state::MemberState;
 
 use crate::addr::{NodeAddr, PortId, Scope};
 use crate::limits::{MAX_MESSAGE, MESSAGE_OVERHEAD};
-use crate::time::Time;
 use crate::wire::{EventKind, GroupControlKind, Message, blocks};
 use member::{Again, Member};
-use send::Blocked;
-use state::{Event, Next};
+use members::Members;
+use places::Places;
+use sending::Sending;
+use slow_members::SlowMembers;
+use state::Event;
 
 /// Blocks that a member may send while it is idle: one message of any size. Spec: tipc.md §9.2.
 pub const IDLE_WINDOW: u16 = blocks(MAX_MESSAGE + 60) as u16;
 /// Blocks that an active member may send. Spec: tipc.md §9.2.
 pub const ACTIVE_WINDOW: u16 = 12 * IDLE_WINDOW;
-/// Fewest and most members that are active at a time. Spec: tipc.md §9.2.
-const ACTIVE_MEMBERS: [usize; 2] = [16, 64];
 /// Maximum number of members of a group, as one of them sees it. Ours.
 pub const MAX_MEMBERS: usize = 16_384;
 /// More members than this on one node learn in steps that another one leaves. Ours: less than 0.1 ms.
 const MANY: usize = 32;
-/// Memory of one of them, bytes: nodes of a B-tree are two thirds full.
-const MEMBER_BYTES: usize = (size_of::<PortId>() + size_of::<Member>()) * 3 / 2;
-/// Maximum number of members of another node whose binding is unknown: their JOIN has overtaken it. Ours: bounds what a
-/// node can add without bindings, which are counted.
-pub const MAX_JOINING: usize = 1024;
 
 /// What a group has for the application, in order.
 #[derive(Debug)]
@@ -63,52 +68,16 @@ pub struct Group {
     request: GroupRequest,
     /// The socket itself.
     own: PortId,
-    members: BTreeMap<PortId, Member>,
-    /// Members that the limits and the memory of the socket's user allow.
-    most_members: usize,
-    /// One has stayed unknown because its user has no memory left.
-    has_refused: bool,
-    /// Members whose binding is unknown, by node. Bounded by [`MAX_JOINING`] for each other node.
-    joining: BTreeSet<(NodeAddr, u32)>,
-    /// Members that are active, the least recently read first. Bounded by [`ACTIVE_MEMBERS`].
-    active: VecDeque<PortId>,
-    /// Members that wait for a place among them, the oldest first.
-    pending: VecDeque<PortId>,
-    /// Places taken: by the active members, and by those that give theirs back.
-    places: usize,
-    /// Number of the next broadcast.
-    next: u16,
-    /// The next broadcast must be sent to each node, and acknowledged, so that it does not overtake what was sent
-    /// before. Spec: tipc.md §9.5.
-    must_replicast: bool,
-    /// Members that owe an acknowledgement.
-    awaited: usize,
-    /// The member that got the last anycast.
-    last_anycast: Option<PortId>,
     /// The node, as last known, for reasons that name members.
     own_node: NodeAddr,
-    /// A member has joined since this socket has.
-    has_met: bool,
-    /// The sends that were refused since one was possible, and why, the latest last; one for each destination. Bounded
-    /// by [`send::MAX_BLOCKED`].
-    blocked: Vec<Blocked>,
+    members: Members,
+    places: Places,
+    sending: Sending,
+    slow: SlowMembers,
+    /// Messages to members that the last calls have produced.
     controls: Vec<(PortId, GroupControlKind)>,
+    /// What they have produced for the application.
     ready: Vec<Ready>,
-    deferred_bytes: usize,
-    policy: GroupPolicy,
-    /// The time of the call in progress.
-    now: Time,
-    /// When members become too late.
-    late: BTreeSet<(Time, PortId)>,
-    /// Members for which messages are kept.
-    keeping: BTreeSet<PortId>,
-    kept_bytes: usize,
-    /// The member that has evicted this socket. It is in the group without members until it leaves.
-    evicted_by: Option<PortId>,
-    /// The endpoint has yet to learn it.
-    is_evicted: bool,
-    /// A member has come or gone since [`Self::take_change`].
-    has_changed: bool,
 }
 
 impl Group {
@@ -117,37 +86,19 @@ impl Group {
         Self {
             request,
             own: PortId { port, node: NodeAddr::NONE },
-            members: BTreeMap::new(),
-            most_members: MAX_MEMBERS,
-            has_refused: false,
-            joining: BTreeSet::new(),
-            active: VecDeque::new(),
-            pending: VecDeque::new(),
-            places: 0,
-            next: 0,
-            must_replicast: true,
-            awaited: 0,
-            last_anycast: None,
             own_node: NodeAddr::NONE,
-            has_met: false,
-            blocked: Vec::new(),
+            members: Members::new(),
+            places: Places::default(),
+            sending: Sending::new(),
+            slow: SlowMembers::new(GroupPolicy::LINUX),
             controls: Vec::new(),
             ready: Vec::new(),
-            deferred_bytes: 0,
-            policy: GroupPolicy::LINUX,
-            now: Time::ZERO,
-            late: BTreeSet::new(),
-            keeping: BTreeSet::new(),
-            kept_bytes: 0,
-            evicted_by: None,
-            is_evicted: false,
-            has_changed: false,
         }
     }
 
     /// With a policy, before members are known.
     pub(crate) fn with_policy(self, policy: GroupPolicy) -> Self {
-        Self { policy, ..self }
+        Self { slow: SlowMembers::new(policy), ..self }
     }
 
     /// What the socket asked for when it joined.
@@ -167,7 +118,7 @@ impl Group {
 
     /// Whether a member has joined since this socket has. Before, the socket is not writable. Spec: tipc.md §9.5.
     pub(crate) fn has_met(&self) -> bool {
-        self.has_met
+        self.members.has_met()
     }
 
     /// The members, by address. Without loopback the socket itself is not among them.
@@ -183,7 +134,7 @@ impl Group {
 
     /// The members from an address on.
     pub fn members_from(&self, first: PortId) -> impl Iterator<Item = MemberInfo> + '_ {
-        self.members.range(first..).map(|(port, member)| MemberInfo {
+        self.members.iter_from(first).map(|(port, member)| MemberInfo {
             port: *port,
             instance: member.instance,
             state: member.state,
@@ -198,31 +149,23 @@ impl Group {
     /// Number of the next broadcast.
     #[must_use]
     pub fn next_broadcast(&self) -> u16 {
-        self.next
+        self.sending.next()
     }
 
     /// Memory of the members, of the messages that wait for earlier ones, and of those kept for slow members, bytes.
     /// Each of n sockets of a node knows n - 1 members.
     pub(crate) fn bytes(&self) -> usize {
-        self.deferred_bytes + self.kept_bytes + self.members.len() * MEMBER_BYTES
+        self.members.bytes() + self.slow.kept_bytes()
     }
 
     /// Limits the number of members from now on: `room` is the memory that further ones may take, bytes.
     pub(crate) fn limit_members(&mut self, room: u64) {
-        let further = usize::try_from(room / MEMBER_BYTES as u64).unwrap_or(MAX_MEMBERS);
-        self.most_members = self.members.len().saturating_add(further).min(MAX_MEMBERS);
-    }
-
-    /// Whether the group may have another member.
-    fn has_place(&mut self) -> bool {
-        let has_place = self.members.len() < self.most_members;
-        self.has_refused |= !has_place && self.most_members < MAX_MEMBERS;
-        has_place
+        self.members.limit(room);
     }
 
     /// Whether a member has stayed unknown for lack of memory since the last call.
     pub(crate) fn take_refused(&mut self) -> bool {
-        core::mem::take(&mut self.has_refused)
+        self.members.take_refused()
     }
 
     /// The nodes of all members, ascending, without this one, and whether there are members on this one.
@@ -255,16 +198,14 @@ impl Group {
 
     /// A binding of the group's type and scope was published, or exists when the socket joins.
     pub(crate) fn published(&mut self, port: PortId, instance: u32) {
-        if port == self.own && !self.request.loopback || self.evicted_by.is_some() {
+        if port == self.own && !self.request.loopback || self.slow.evicted_by().is_some() {
             return;
         }
-        let Some(member) = self.members.get_mut(&port) else {
-            if self.has_place() {
-                self.members.insert(port, Member::new(MemberState::Published, instance));
-                self.has_changed = true;
+        let Some(member) = self.members.get_mut(port) else {
+            if self.members.add(port, Member::new(MemberState::Published, instance)) {
                 self.send_join(port);
-                if self.policy.ignores_bindings {
-                    self.set_late(port, JOIN_TIME);
+                if self.slow.policy().ignores_bindings {
+                    self.slow.limit(port, JOIN_TIME);
                 }
             }
             return;
@@ -285,7 +226,7 @@ impl Group {
     /// A binding was withdrawn. While its node is reachable, its LEAVE follows.
     pub(crate) fn withdrawn(&mut self, port: PortId, is_reachable: bool) {
         if is_reachable {
-            if let Some(member) = self.members.get_mut(&port) {
+            if let Some(member) = self.members.get_mut(port) {
                 // A binding that was withdrawn before the end of the membership before was complete.
                 member.again.published = None;
             }
@@ -297,17 +238,16 @@ impl Group {
 
     /// Contact with a node is lost: its members are gone.
     pub(crate) fn node_lost(&mut self, node: NodeAddr) {
-        let gone: Vec<PortId> = self.members.keys().filter(|port| port.node == node).copied().collect();
+        let gone: Vec<PortId> = self.members.ports().filter(|port| port.node == node).collect();
         for port in gone {
             self.lose(port);
         }
     }
 
     fn lose(&mut self, port: PortId) {
-        let was_member = self.members.get(&port).is_some_and(|member| member.state.is_sender());
-        if let Some(member) = self.members.get_mut(&port) {
+        if let Some(member) = self.members.get_mut(port) {
             member.again = Again::default();
-            let instance = member.instance;
+            let (instance, was_member) = (member.instance, member.state.is_sender());
             self.change(port, Event::Lose);
             if was_member {
                 self.report(port, instance, EventKind::Withdrawn);
@@ -317,64 +257,26 @@ impl Group {
 
     /// The socket leaves: its members learn it.
     pub(crate) fn leave(&mut self) {
-        let sync_point = self.next;
-        let all = self.members.keys();
-        self.controls.extend(all.map(|port| (*port, GroupControlKind::Leave { sync_point })));
+        let sync_point = self.sending.next();
+        self.controls.extend(self.members.ports().map(|port| (port, GroupControlKind::Leave { sync_point })));
         self.members.clear();
-        self.joining.clear();
-        self.active.clear();
-        self.pending.clear();
-        self.blocked.clear();
-        self.late.clear();
-        self.keeping.clear();
-        (self.places, self.awaited, self.deferred_bytes, self.kept_bytes) = (0, 0, 0, 0);
+        self.places = Places::default();
+        self.sending.leave();
+        self.slow.leave();
     }
 
-    /// Applies an event to the state of a member; true if it has changed. All changes of state are made here.
+    /// Applies an event to the state of a member; true if it has changed.
     fn change(&mut self, port: PortId, event: Event) -> bool {
-        let Some(member) = self.members.get_mut(&port) else { return false };
-        let before = member.state;
-        let next = before.next(event);
-        match next {
-            Next::Ignore => return false,
-            Next::Enter(state) => member.state = state,
-            Next::Remove => {}
+        let Some(changed) = self.members.apply(port, event) else { return false };
+        if changed.owed_ack {
+            self.sending.acknowledged();
         }
-        let is_complete = next != Next::Remove && member.state.is_complete();
-        self.has_changed |= next == Next::Remove || is_complete != before.is_complete();
-        let is_active = next != Next::Remove && member.state.is_active();
-        let leaves = next == Next::Remove || !member.state.is_receiver();
-        if leaves && core::mem::take(&mut member.owes_ack) {
-            self.awaited -= 1;
+        if let Some(kept) = changed.forgotten {
+            self.slow.forget(port, kept);
         }
-        if member.state == MemberState::Evicted && next != Next::Remove {
-            self.deferred_bytes -= member.deferred_bytes();
-            member.drop_deferred();
-        }
-        if leaves || before == MemberState::Published {
-            self.forget_slow(port);
-        }
-        let Some(member) = self.members.get_mut(&port) else { return false };
-        if next == Next::Remove {
-            self.deferred_bytes -= member.deferred_bytes();
-            self.members.remove(&port);
-        }
-        match before {
-            MemberState::Joining => {
-                self.joining.remove(&(port.node, port.port));
-            }
-            MemberState::Active => self.active.retain(|other| *other != port),
-            MemberState::Pending => self.pending.retain(|other| *other != port),
-            _ => {}
-        }
-        match next {
-            Next::Enter(MemberState::Active) => self.active.push_back(port),
-            Next::Enter(MemberState::Pending) => self.pending.push_back(port),
-            _ => {}
-        }
-        self.places = self.places + usize::from(is_active) - usize::from(before.is_active());
+        let is_free = self.places.change(port, changed.before, changed.after);
         self.recheck(port);
-        if before.is_active() && !is_active {
+        if is_free {
             self.fill_place();
         }
         true
@@ -382,8 +284,8 @@ impl Group {
 
     /// A member is complete: its binding and its JOIN are known.
     fn joined(&mut self, port: PortId) {
-        self.has_met = true;
-        if let Some(member) = self.members.get(&port) {
+        self.members.meet();
+        if let Some(member) = self.members.get(port) {
             let instance = member.instance;
             self.report(port, instance, EventKind::Published);
         }
@@ -396,8 +298,8 @@ impl Group {
     }
 
     fn send_join(&mut self, port: PortId) {
-        let sync_point = self.next;
-        let Some(member) = self.members.get_mut(&port) else { return };
+        let sync_point = self.sending.next();
+        let Some(member) = self.members.get_mut(port) else { return };
         let window = member.missing_window();
         member.advertised += u32::from(window);
         self.controls.push((port, GroupControlKind::Join { sync_point, window }));
@@ -405,7 +307,7 @@ impl Group {
 
     /// Extends what a member may send to what its state allows.
     fn advertise(&mut self, port: PortId) {
-        let Some(member) = self.members.get_mut(&port) else { return };
+        let Some(member) = self.members.get_mut(port) else { return };
         let window = member.missing_window();
         if window > 0 {
             member.advertised += u32::from(window);
@@ -413,19 +315,13 @@ impl Group {
         }
     }
 
-    /// Maximum number of members that are active at a time. Spec: tipc.md §9.2.
-    fn max_active(&self) -> usize {
-        let [least, most] = ACTIVE_MEMBERS;
-        ((self.members.len() + 1) / 8).clamp(least, most)
-    }
-
     /// A place among the active members has become free: the member that has waited longest gets it.
     fn fill_place(&mut self) {
-        if self.places <= self.max_active()
-            && let Some(oldest) = self.pending.front().copied()
+        if self.places.taken() <= places::most(self.members.len())
+            && let Some(longest) = self.places.longest_pending()
         {
-            self.change(oldest, Event::Promote);
-            self.advertise(oldest);
+            self.change(longest, Event::Promote);
+            self.advertise(longest);
         }
     }
 
@@ -433,7 +329,7 @@ impl Group {
     #[must_use]
     pub fn receive_buffer(&self) -> usize {
         let members = self.members.len() + 1;
-        let active = self.max_active();
+        let active = places::most(self.members.len());
         let all =
             active * usize::from(ACTIVE_WINDOW) + members.saturating_sub(active) * usize::from(IDLE_WINDOW);
         all * (1024 + MESSAGE_OVERHEAD)

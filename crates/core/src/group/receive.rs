@@ -4,9 +4,9 @@
 use super::member::{Again, Arrived, Member};
 use super::policy::{ACCEPTS_EVICT, TOO_SLOW};
 use super::state::{Event, MemberState};
-use super::{ACTIVE_WINDOW, Group, IDLE_WINDOW, MAX_JOINING, Ready};
+use super::{ACTIVE_WINDOW, Group, IDLE_WINDOW, Ready, places};
 use crate::addr::PortId;
-use crate::wire::{EventKind, GroupControlKind, Message, MessageType, blocks, seq};
+use crate::wire::{EventKind, GroupControlKind, Message, MessageType, blocks};
 
 /// An active member gets more window when it may send no more than this. Spec: tipc.md §9.4.
 const ADVERTISE_ACTIVE: u32 = ACTIVE_WINDOW as u32 * 3 / 4;
@@ -48,25 +48,21 @@ impl Group {
     fn living(&mut self, port: PortId) -> Option<&mut Member> {
         let is_living =
             |member: &&mut Member| !matches!(member.state, MemberState::Leaving | MemberState::Evicted);
-        self.members.get_mut(&port).filter(is_living)
+        self.members.get_mut(port).filter(is_living)
     }
 
     /// JOIN counts once in a membership: a repeated one would move the sequence point and add window.
     fn receive_join(&mut self, from: PortId, (sync_point, window): (u16, u16), extension: u32) {
-        if from == self.own && !self.request.loopback || self.evicted_by.is_some() {
+        if from == self.own && !self.request.loopback || self.slow.evicted_by().is_some() {
             return;
         }
-        let Some(member) = self.members.get_mut(&from) else {
+        let Some(member) = self.members.get_mut(from) else {
             self.make_room_to_join(from);
-            if self.has_place() {
-                let mut member = Member::new(MemberState::Joining, 0);
-                (member.next, member.window) = (sync_point, window.min(ACTIVE_WINDOW));
-                member.slow.accepts_evict = extension == ACCEPTS_EVICT;
-                member.slow.has_granted = window > 0;
-                self.members.insert(from, member);
-                self.has_changed = true;
-                self.joining.insert((from.node, from.port));
-            }
+            let mut member = Member::new(MemberState::Joining, 0);
+            (member.next, member.window) = (sync_point, window.min(ACTIVE_WINDOW));
+            member.slow.accepts_evict = extension == ACCEPTS_EVICT;
+            member.slow.has_granted = window > 0;
+            self.members.add(from, member);
             return;
         };
         match member.state {
@@ -96,16 +92,13 @@ impl Group {
         if from.node.is_none() {
             return;
         }
-        let of_node = self.joining.range((from.node, 0)..=(from.node, u32::MAX));
-        if of_node.clone().count() >= MAX_JOINING
-            && let Some((node, port)) = of_node.copied().next()
-        {
-            self.change(PortId { port, node }, Event::Lose);
+        if let Some(port) = self.members.excess_joining(from.node) {
+            self.change(port, Event::Lose);
         }
     }
 
     fn receive_leave(&mut self, from: PortId, sync_point: u16, extension: u32) {
-        let Some(member) = self.members.get_mut(&from) else { return };
+        let Some(member) = self.members.get_mut(from) else { return };
         member.slow.was_evicted |= extension == TOO_SLOW && member.state.is_sender();
         match member.state {
             MemberState::Leaving if member.leaves_at.is_some() => {
@@ -126,7 +119,7 @@ impl Group {
 
     /// Removes a member that has left and of which everything is delivered; begins its next membership.
     fn finish_leaving(&mut self, port: PortId) {
-        let Some(member) = self.members.get(&port).filter(|member| member.has_left()) else { return };
+        let Some(member) = self.members.get(port).filter(|member| member.has_left()) else { return };
         let (instance, again, was_evicted) = (member.instance, member.again, member.slow.was_evicted);
         self.change(port, Event::Lose);
         if was_evicted {
@@ -144,13 +137,13 @@ impl Group {
 
     /// An acknowledgement counts once in a round, and only if it is of the last broadcast.
     fn receive_ack(&mut self, from: PortId, acked: u16) {
-        let next = self.next;
-        let Some(member) = self.members.get_mut(&from).filter(|member| member.owes_ack && acked == next)
+        let next = self.sending.next();
+        let Some(member) = self.members.get_mut(from).filter(|member| member.owes_ack && acked == next)
         else {
             return;
         };
         member.owes_ack = false;
-        self.awaited -= 1;
+        self.sending.acknowledged();
         self.recheck(from);
     }
 
@@ -167,7 +160,7 @@ impl Group {
     }
 
     fn receive_remit(&mut self, from: PortId, remitted: u32) {
-        let Some(member) = self.members.get_mut(&from) else { return };
+        let Some(member) = self.members.get_mut(from) else { return };
         if member.state != MemberState::Reclaiming {
             return;
         }
@@ -179,27 +172,16 @@ impl Group {
     /// Takes a message of a member; false if it is not accepted. `room` is the memory that messages may still take,
     /// bytes.
     pub(crate) fn receive(&mut self, from: PortId, message: Message, room: u64) -> bool {
-        let Some(member) = self.members.get_mut(&from).filter(|member| member.state.is_sender()) else {
-            return false;
-        };
-        let arrived = Arrived::new(message, room);
-        if seq::lt(arrived.message.group_seqno(), member.next) || !member.may_send(arrived.cost) {
-            return false;
+        let is_accepted = self.members.accept(from, Arrived::new(message, room));
+        if is_accepted {
+            self.release(from);
         }
-        let before = member.deferred_bytes();
-        member.defer(arrived);
-        self.deferred_bytes += member.deferred_bytes() - before;
-        self.release(from);
-        true
+        is_accepted
     }
 
     /// Passes on the messages of a member that are next in its order.
     fn release(&mut self, from: PortId) {
-        loop {
-            let Some(member) = self.members.get_mut(&from) else { return };
-            let before = member.deferred_bytes();
-            let Some(arrived) = member.next_in_order() else { break };
-            self.deferred_bytes -= before - member.deferred_bytes();
+        while let Some((member, arrived)) = self.members.next_in_order(from) {
             let is_numbered = arrived.is_numbered();
             let is_duplicate = is_numbered && arrived.message.group_seqno() != member.next;
             let is_for_others = arrived.message.message_type() == MessageType::GroupMcast
@@ -231,17 +213,14 @@ impl Group {
 
     /// Blocks of a member are consumed: it may send again, within the limits of its state.
     pub(super) fn consumed(&mut self, from: PortId, cost: u32) {
-        let Some(member) = self.members.get_mut(&from) else { return };
+        let Some(member) = self.members.get_mut(from) else { return };
         member.held = member.held.saturating_sub(cost);
         member.advertised = member.advertised.saturating_sub(cost);
         let advertised = member.advertised;
         match member.state {
             MemberState::Joined => self.activate(from),
             MemberState::Active => {
-                if self.active.back() != Some(&from) {
-                    self.active.retain(|other| *other != from);
-                    self.active.push_back(from);
-                }
+                self.places.read(from);
                 if advertised <= ADVERTISE_ACTIVE {
                     self.advertise(from);
                 }
@@ -258,22 +237,22 @@ impl Group {
     /// A member has sent: it becomes active, or waits for a place. When few places are left, the member that was read
     /// least recently gives its place back.
     fn activate(&mut self, from: PortId) {
-        let (places, most) = (self.places, self.max_active());
-        if places <= most {
+        let (taken, most) = (self.places.taken(), places::most(self.members.len()));
+        if taken <= most {
             self.change(from, Event::Promote);
             self.advertise(from);
         } else {
             self.change(from, Event::Wait);
         }
-        if places < most * 3 / 4 {
+        if taken < most * 3 / 4 {
             return;
         }
-        if let Some(oldest) = self.active.front().copied() {
+        if let Some(oldest) = self.places.least_recent() {
             self.change(oldest, Event::Reclaim);
             self.controls.push((oldest, GroupControlKind::Reclaim));
-        } else if let Some(oldest) = self.pending.front().copied() {
-            self.change(oldest, Event::Demote);
-            self.advertise(oldest);
+        } else if let Some(longest) = self.places.longest_pending() {
+            self.change(longest, Event::Demote);
+            self.advertise(longest);
         }
     }
 }

@@ -1,10 +1,8 @@
 //! Slow members under a policy: limits of time, messages that are dropped or kept, evictions. Spec: tipc.md §9.8.
 
-use std::time::Duration;
-
 use super::member::Member;
-use super::policy::{ACCEPTS_EVICT, GroupPolicy, Kept, SlowCounters, SlowMember, TOO_SLOW};
-use super::send::{Refused, Wanted};
+use super::policy::{ACCEPTS_EVICT, GroupPolicy, Kept, SlowCounters, TOO_SLOW};
+use super::sending::{Refused, Wanted};
 use super::state::{Event, MemberState};
 use super::{Group, JOIN_TIME, Ready};
 use crate::addr::{NodeAddr, PortId};
@@ -41,114 +39,73 @@ impl Group {
     /// The policy of the socket.
     #[must_use]
     pub fn policy(&self) -> GroupPolicy {
-        self.policy
+        self.slow.policy()
     }
 
     /// The member that has evicted the socket from the group.
     #[must_use]
     pub fn evicted_by(&self) -> Option<PortId> {
-        self.evicted_by.map(|by| self.address(by))
+        self.slow.evicted_by().map(|by| self.address(by))
     }
 
     /// Sets the time of the call in progress.
     pub(crate) fn set_now(&mut self, now: Time) {
-        self.now = now;
+        self.slow.set_now(now);
     }
 
     /// When [`Self::handle_timeout`] is due. Without a policy: never.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.late.first().map(|(at, _)| *at)
+        self.slow.deadline()
     }
 
     /// Leaves out the members that are late.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
-        self.now = now;
-        while let Some((_, port)) = self.late.first().copied().filter(|(at, _)| *at <= now) {
-            self.clear_late(port);
-            match self.members.get(&port).map(|member| member.state) {
+        self.slow.set_now(now);
+        while let Some(port) = self.slow.next_late() {
+            match self.members.get(port).map(|member| member.state) {
                 Some(MemberState::Published) => _ = self.change(port, Event::Ignore),
-                Some(_) if self.policy.never_waits() => self.give_up_joining(port),
+                Some(_) if self.policy().never_waits() => self.give_up_joining(port),
                 Some(_) => self.evict(port),
                 None => {}
             }
         }
     }
 
-    pub(super) fn set_late(&mut self, port: PortId, after: Duration) {
-        let at = self.now + after;
-        if let Some(member) = self.members.get_mut(&port)
-            && member.slow.late_at.is_none()
-        {
-            member.slow.late_at = Some(at);
-            self.late.insert((at, port));
-        }
-    }
-
     /// A member has joined, and its first window has yet to arrive: sends wait for it, with every policy.
     pub(super) fn begin_joining(&mut self, port: PortId) {
-        if self.policy.never_waits() && self.is_joining(port) {
-            self.set_late(port, JOIN_TIME);
+        if self.policy().never_waits() && self.is_joining(port) {
+            self.slow.limit(port, JOIN_TIME);
         }
     }
 
     /// A member has granted a window.
     pub(super) fn end_joining(&mut self, port: PortId) {
         let is_published =
-            self.members.get(&port).is_some_and(|member| member.state == MemberState::Published);
-        if self.policy.never_waits() && !is_published {
-            self.clear_late(port);
+            self.members.get(port).is_some_and(|member| member.state == MemberState::Published);
+        if self.policy().never_waits() && !is_published {
+            self.slow.end_limit(port);
         }
     }
 
     /// A member has not granted its first window in time: it counts as slow from now on.
     fn give_up_joining(&mut self, port: PortId) {
-        if let Some(member) = self.members.get_mut(&port) {
+        if let Some(member) = self.members.get_mut(port) {
             member.slow.has_granted = true;
-            self.blocked.clear();
+            self.sending.forget_refused();
         }
     }
 
     /// Whether a member has joined and has not granted a window yet.
     pub(crate) fn is_joining(&self, port: PortId) -> bool {
-        self.members.get(&port).is_some_and(|member| member.is_complete() && !member.slow.has_granted)
-    }
-
-    fn clear_late(&mut self, port: PortId) {
-        let late_at = self.members.get_mut(&port).and_then(|member| member.slow.late_at.take());
-        if let Some(at) = late_at {
-            self.late.remove(&(at, port));
-        }
-    }
-
-    /// A send has to wait: for each member that it waits for the time begins.
-    pub(super) fn start_limits(&mut self, wanted: Wanted, cost: u32) {
-        let Some(limit) = self.policy.limit() else { return };
-        let all = self.members.iter().filter(|(port, member)| holds_up(wanted, cost, **port, member));
-        // The first window comes with the answer to this socket's JOIN, not from the application.
-        let all: Vec<(PortId, bool)> = all.map(|(port, member)| (*port, member.slow.has_granted)).collect();
-        for (port, has_granted) in all {
-            self.set_late(port, if has_granted { limit } else { limit.max(JOIN_TIME) });
-        }
-    }
-
-    /// Ends the time of a member that holds up no send any more.
-    pub(super) fn review_limit(&mut self, port: PortId) {
-        let Some(member) = self.members.get(&port) else { return };
-        let has_limit = member.slow.late_at.is_some() && self.policy.limit().is_some();
-        if !has_limit || member.state == MemberState::Published {
-            return;
-        }
-        if !self.blocked.iter().any(|blocked| holds_up(blocked.wanted, blocked.cost, port, member)) {
-            self.clear_late(port);
-        }
+        self.members.get(port).is_some_and(|member| member.is_complete() && !member.slow.has_granted)
     }
 
     /// Leaves a member out, because it holds this socket up. One that accepts it leaves the group, which all members
     /// see; any other one sees this socket leave.
     fn evict(&mut self, port: PortId) {
-        let Some(member) = self.members.get(&port) else { return };
+        let Some(member) = self.members.get(port) else { return };
         let (instance, accepts) = (member.instance, member.slow.accepts_evict);
-        let sync_point = self.next;
+        let sync_point = self.sending.next();
         if self.change(port, Event::Evict) {
             let kind = if accepts { GroupControlKind::Evict } else { GroupControlKind::Leave { sync_point } };
             self.controls.push((port, kind));
@@ -158,10 +115,10 @@ impl Group {
 
     /// A member evicts this socket: it leaves, and all members learn why.
     pub(super) fn receive_evict(&mut self, from: PortId, extension: u32) {
-        let is_member = self.members.get(&from).is_some_and(|member| member.state.is_sender());
-        if is_member && self.policy.accepts_evict() && extension == TOO_SLOW {
+        let is_member = self.members.get(from).is_some_and(|member| member.state.is_sender());
+        if is_member && self.policy().accepts_evict() && extension == TOO_SLOW {
             self.leave();
-            (self.evicted_by, self.is_evicted) = (Some(from), true);
+            self.slow.evicted(from);
             let (kind, instance) = (EventKind::Withdrawn, self.request.member.instance);
             // Also without events: it explains why nothing can be sent any more.
             self.ready.push(Ready::Event { member: self.own, instance, kind, evicted: true });
@@ -170,14 +127,14 @@ impl Group {
 
     /// Whether the socket was evicted since the last call: its binding is to be withdrawn.
     pub(crate) fn take_eviction(&mut self) -> bool {
-        core::mem::take(&mut self.is_evicted)
+        self.slow.take_eviction()
     }
 
     /// Word 8 of a protocol message of this socket.
     pub(crate) fn extension(&self, kind: GroupControlKind) -> u32 {
         match kind {
-            GroupControlKind::Join { .. } if self.policy.accepts_evict() => ACCEPTS_EVICT,
-            GroupControlKind::Leave { .. } if self.evicted_by.is_some() => TOO_SLOW,
+            GroupControlKind::Join { .. } if self.policy().accepts_evict() => ACCEPTS_EVICT,
+            GroupControlKind::Leave { .. } if self.slow.evicted_by().is_some() => TOO_SLOW,
             GroupControlKind::Evict => TOO_SLOW,
             _ => 0,
         }
@@ -185,28 +142,16 @@ impl Group {
 
     pub(super) fn report_evicted(&mut self, member: PortId, instance: u32) {
         if self.request.events {
-            let (kind, evicted) = (EventKind::Withdrawn, self.policy.has_news());
+            let (kind, evicted) = (EventKind::Withdrawn, self.policy().has_news());
             self.ready.push(Ready::Event { member, instance, kind, evicted });
         }
     }
 
     /// A socket joins that was no member so far. It may have ignored the JOIN that it got before it joined.
     pub(super) fn readmit(&mut self, port: PortId) {
-        let sync_point = self.next;
-        self.must_replicast = true;
+        let sync_point = self.sending.next();
+        self.sending.replicast_next();
         self.controls.push((port, GroupControlKind::Join { sync_point, window: 0 }));
-    }
-
-    /// Forgets what the policy keeps for a member that gets no more messages.
-    pub(super) fn forget_slow(&mut self, port: PortId) {
-        self.clear_late(port);
-        if self.keeping.remove(&port)
-            && let Some(member) = self.members.get_mut(&port)
-        {
-            let lost = core::mem::take(&mut member.slow.backlog);
-            member.slow.dropped += lost.len() as u64;
-            self.kept_bytes -= lost.bytes();
-        }
     }
 
     /// How a message to all members, or to those with `instance`, is sent without waiting for a window.
@@ -214,42 +159,41 @@ impl Group {
         let is_meant = |member: &Member| {
             member.is_complete() && instance.is_none_or(|instance| member.instance == instance)
         };
-        let all = &self.members;
-        let receivers = || all.iter().filter(|(_, member)| member.state.is_receiver());
         // A member that is to learn of its loss gets a message of its own. A broadcast reaches sockets that have not
         // joined, and would overtake this socket's JOIN to them.
         let takes_part =
             |member: &Member| member.is_complete() && member.has_room(cost) && !member.slow.is_missing;
-        if !self.members.values().any(is_meant) {
+        if !self.members.iter().any(|(_, member)| is_meant(member)) {
             return Err(Refused::NoMember);
         }
-        let joining = receivers().find(|(_, member)| is_meant(member) && !member.slow.has_granted);
+        let is_joining = |member: &Member| is_meant(member) && !member.slow.has_granted;
+        let joining = self.members.receivers().find(|(_, member)| is_joining(member));
         if let Some(port) = joining.map(|(port, _)| *port) {
             return self.attempt(Wanted::Member(port), cost).map(|_| Spread::All);
         }
-        if receivers().all(|(_, member)| takes_part(member)) {
+        if self.members.receivers().all(|(_, member)| takes_part(member)) {
             return self.attempt(Wanted::All, cost).map(|_| Spread::All);
         }
-        let copies = receivers().filter(|(_, member)| is_meant(member));
+        let copies = self.members.receivers().filter(|(_, member)| is_meant(member));
         let copies = copies.map(|(port, member)| (*port, member.has_room(cost))).collect();
-        self.blocked.clear();
+        self.sending.forget_refused();
         Ok(Spread::Copies(copies))
     }
 
     /// Forgets the sends that were refused: none of them waits.
     pub(crate) fn forget_refused(&mut self) {
-        self.blocked.clear();
+        self.sending.forget_refused();
     }
 
     /// Whether a member has joined and has no room for a message, or gets earlier ones first.
     pub(crate) fn is_slow(&self, port: PortId, cost: u32) -> bool {
         let is_slow = |member: &Member| member.slow.has_granted && !member.has_room(cost);
-        self.members.get(&port).is_some_and(|member| member.is_complete() && is_slow(member))
+        self.members.get(port).is_some_and(|member| member.is_complete() && is_slow(member))
     }
 
     /// Whether messages for a member are missing since the last one that it got.
     pub(crate) fn is_missing(&self, port: PortId) -> bool {
-        self.members.get(&port).is_some_and(|member| member.slow.is_missing)
+        self.members.get(port).is_some_and(|member| member.slow.is_missing)
     }
 
     /// A member does not get a message now: it is dropped, or kept by its key. `room`: memory that messages may still
@@ -257,30 +201,14 @@ impl Group {
     pub(crate) fn skip(&mut self, port: PortId, key: u64, message: Kept, room: u64) {
         // It may wait for this socket in the same way.
         self.advertise(port);
-        let Some(member) = self.members.get_mut(&port) else { return };
-        let slow = &mut member.slow;
-        let (conflated, dropped) = match self.policy.slow {
-            SlowMember::Conflate { keys, bytes } => {
-                self.kept_bytes -= slow.backlog.bytes();
-                let lost = slow.backlog.keep(key, message, keys, bytes, room);
-                self.kept_bytes += slow.backlog.bytes();
-                if slow.backlog.is_empty() {
-                    self.keeping.remove(&port);
-                } else {
-                    self.keeping.insert(port);
-                }
-                lost
-            }
-            _ => (0, 1),
-        };
-        slow.conflated += conflated;
-        slow.dropped += dropped;
-        slow.is_missing |= conflated + dropped > 0;
+        if let Some(member) = self.members.get_mut(port) {
+            self.slow.skip(port, &mut member.slow, key, message, room);
+        }
     }
 
     /// A message that was kept for a member could not be sent.
     pub(crate) fn lost_kept(&mut self, port: PortId) {
-        if let Some(member) = self.members.get_mut(&port) {
+        if let Some(member) = self.members.get_mut(port) {
             member.slow.dropped += 1;
             member.slow.is_missing = true;
         }
@@ -288,29 +216,6 @@ impl Group {
 
     /// Takes the next message that a member now has room for. The links to `congested` nodes take nothing.
     pub(crate) fn take_kept(&mut self, congested: impl Fn(NodeAddr) -> bool) -> Option<(PortId, Kept)> {
-        let port = self.keeping.iter().copied().find(|port| {
-            let Some(member) = self.members.get(port) else { return false };
-            let cost = member.slow.backlog.front().map_or(u32::MAX, |kept| kept.cost);
-            u32::from(member.window) >= cost && !congested(port.node)
-        })?;
-        let backlog = &mut self.members.get_mut(&port)?.slow.backlog;
-        let before = backlog.bytes();
-        let kept = backlog.pop()?;
-        self.kept_bytes -= before - backlog.bytes();
-        if backlog.is_empty() {
-            self.keeping.remove(&port);
-        }
-        Some((port, kept))
+        self.slow.take_kept(&mut self.members, congested)
     }
-}
-
-/// Whether a member is one that a send waits for.
-fn holds_up(wanted: Wanted, cost: u32, port: PortId, member: &Member) -> bool {
-    let is_meant = match wanted {
-        Wanted::Member(wanted) => port == wanted,
-        Wanted::Instance(instance) => member.instance == instance,
-        Wanted::All => true,
-    };
-    let lacks_room = u32::from(member.window) < cost || wanted == Wanted::All && member.owes_ack;
-    is_meant && member.state.is_receiver() && lacks_room
 }

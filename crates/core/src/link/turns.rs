@@ -1,8 +1,10 @@
-//! The order in which ports that wait for a queue are woken: the one that has sent least first. Decision 32.
+//! The order in which ports that wait for a queue are woken: the one that has sent least first. Decision 50.
 //!
 //! In the order of their waiting, the port that is woken first fills the room, waits first, and is woken first again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+use crate::waiting::Waiters;
 
 /// Ports beyond which those without a history worth keeping are forgotten. Ours: seldom reached.
 const MANY: usize = 1024;
@@ -10,9 +12,8 @@ const MANY: usize = 1024;
 /// The waiting ports of one queue, and what they have sent while others waited (start-time fair queueing).
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// For each port: the bytes that it has sent, the number of its registration, and the port itself.
-    waiting: BTreeSet<(u64, u64, u32)>,
-    registered: BTreeSet<u32>,
+    /// By the bytes that a port has sent, and the number of its registration.
+    waiting: Waiters<u32, (u64, u64)>,
     /// Bytes that a port has sent, on the clock's scale.
     sent: BTreeMap<u32, u64>,
     /// What the port that was woken last had sent: a port that comes later does not get what it has missed.
@@ -36,7 +37,7 @@ impl Turns {
         let clock = self.clock;
         let sent = self.sent.entry(port).or_insert(clock);
         *sent = clock.max(*sent).saturating_add(size as u64);
-        if self.sent.len() > MANY + 2 * self.registered.len() {
+        if self.sent.len() > MANY + 2 * self.waiting.len() {
             self.sent.retain(|_, sent| *sent > clock);
         }
     }
@@ -44,18 +45,16 @@ impl Turns {
     /// Registers a port that waits.
     pub(crate) fn register(&mut self, port: u32) {
         self.is_contended = true;
-        if self.registered.insert(port) {
-            let sent = self.sent.get(&port).copied().unwrap_or(0).max(self.clock);
+        let sent = self.sent.get(&port).copied().unwrap_or(0).max(self.clock);
+        if self.waiting.join(port, (sent, self.tickets)) {
             self.tickets += 1;
-            self.waiting.insert((sent, self.tickets, port));
         }
     }
 
     /// Wakes up to `room` ports.
     pub(crate) fn wake(&mut self, room: usize, mut wake: impl FnMut(u32)) {
         for _ in 0..room.min(self.waiting.len()) {
-            let Some((sent, _, port)) = self.waiting.pop_first() else { return };
-            self.registered.remove(&port);
+            let Some(((sent, _), port)) = self.waiting.pop() else { return };
             self.clock = self.clock.max(sent);
             wake(port);
         }

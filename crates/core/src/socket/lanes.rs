@@ -1,5 +1,5 @@
 //! Messages that reach the application through a lane instead of [`Endpoint::recv`]: hands out whole messages,
-//! and takes unread ones back. Decisions 8 and 39.
+//! and takes unread ones back. Decisions 8 and 50.
 
 use super::call::Call;
 use super::endpoint::{Endpoint, Role};

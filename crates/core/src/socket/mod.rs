@@ -30,7 +30,6 @@ mod header;
 mod lanes;
 mod listener;
 mod options;
-mod patience;
 mod queue;
 mod reading;
 mod settings;
@@ -47,7 +46,6 @@ pub use endpoint::Endpoint;
 pub use error::{AcceptError, ConnectError, Errno, OptionError, RecvError, SendError, StateError};
 pub use header::{Address, GroupAddress, SendOptions, header};
 pub use options::{OptionValue, SocketOption};
-pub use patience::{MAX_WAIT, Patience};
 pub use state::State;
 pub use types::{
     Destination, EndpointStats, GroupMessage, GroupMessageKind, Method, Readiness, Received, RecvOptions,

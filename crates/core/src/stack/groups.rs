@@ -1,15 +1,12 @@
-//! The sockets of this node that are in groups: what they learn of bindings and nodes. Spec: tipc.md §9.1.
+//! The sockets of this node that are in groups: which learn of bindings and nodes, and whose members change.
+//! Spec: tipc.md §9.1.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::Stack;
-use crate::addr::ServiceAddr;
-use crate::group::{GroupPolicy, GroupRequest, JoinError, LeaveError, MemberInfo};
 use crate::quota::UserId;
-use crate::socket::{BindError, Endpoint};
+use crate::socket::Endpoint;
 use crate::switch::{Announcement, Told};
-use crate::time::Time;
 
 /// The type of the group that a socket is in.
 pub(super) fn of(endpoint: &Endpoint) -> Option<u32> {
@@ -25,6 +22,8 @@ pub(super) struct GroupSockets {
     announcements: u64,
     /// Sockets that the call in progress has closed, and their users: their bindings end with them.
     closed: BTreeMap<u32, UserId>,
+    /// The sockets whose groups have gained or lost members since a caller took them; `None` if no caller does.
+    changed: Option<BTreeSet<u32>>,
 }
 
 impl GroupSockets {
@@ -41,6 +40,28 @@ impl GroupSockets {
         if let Some(group) = after {
             self.all.insert((group, port), self.announcements);
         }
+    }
+
+    /// Collects, from now on, the sockets in whose groups members come or go.
+    pub(super) fn watch(&mut self) {
+        self.changed.get_or_insert_default();
+    }
+
+    /// A member has come or gone in the group of a socket.
+    pub(super) fn note_changed(&mut self, port: u32) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(port);
+        }
+    }
+
+    /// The next socket in whose group members have come or gone.
+    pub(super) fn next_changed(&mut self) -> Option<u32> {
+        self.changed.as_mut()?.pop_first()
+    }
+
+    /// The groups and ports of the sockets, from one on.
+    pub(super) fn iter_from(&self, group: u32, port: u32) -> impl Iterator<Item = (u32, u32)> {
+        self.all.range((group, port)..).map(|(of, _)| *of)
     }
 
     /// Notes that a socket of a user is closed.
@@ -76,91 +97,5 @@ impl GroupSockets {
         let last = (announcement.group().unwrap_or(u32::MAX), u32::MAX);
         let (of, joined) = self.all.range((first, Bound::Included(last))).next()?;
         Some((*of, *joined))
-    }
-}
-
-impl Stack {
-    /// Lets a socket join a group: from then on it sends to members of the group and receives from them only.
-    ///
-    /// ```
-    /// use utipc_core::group::GroupRequest;
-    /// use utipc_core::{SocketKind, Stack, StackConfig, Time};
-    /// let now = Time::ZERO;
-    /// let mut node = Stack::new(now, StackConfig::default());
-    /// let members: Vec<u32> = (0..3).map(|_| node.open(now, SocketKind::Rdm).unwrap()).collect();
-    /// for (instance, member) in members.iter().enumerate() {
-    ///     node.join(now, *member, GroupRequest::new(4300, instance as u32)).unwrap();
-    /// }
-    /// // Without a destination a message goes to all other members.
-    /// node.send(now, members[0], b"hello", None).unwrap();
-    /// let mut buffer = [0; 100];
-    /// for member in &members[1..] {
-    ///     let got = node.recv(now, *member, &mut buffer, Default::default()).unwrap();
-    ///     assert_eq!((&buffer[..got.len], got.source.port), (&b"hello"[..], members[0]));
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// See [`JoinError`].
-    pub fn join(&mut self, now: Time, port: u32, request: GroupRequest) -> Result<(), JoinError> {
-        self.join_with(now, port, request, GroupPolicy::LINUX)
-    }
-
-    /// [`Self::join`] with a policy for slow members.
-    ///
-    /// # Errors
-    /// See [`JoinError`].
-    pub fn join_with(
-        &mut self,
-        now: Time,
-        port: u32,
-        request: GroupRequest,
-        policy: GroupPolicy,
-    ) -> Result<(), JoinError> {
-        self.on(now, port, JoinError::Bind(BindError::InvalidState), |e, uplink| {
-            e.join_with(now, request, policy, uplink)
-        })
-    }
-
-    /// Lets a socket leave its group. What it has received before can still be read.
-    ///
-    /// # Errors
-    /// See [`LeaveError`].
-    pub fn leave(&mut self, now: Time, port: u32) -> Result<(), LeaveError> {
-        self.on(now, port, LeaveError::NotJoined, |e, uplink| e.leave(uplink))
-    }
-
-    /// The sockets that are in groups: group, port and socket, from a group and a port in it on.
-    pub fn sockets_in_groups_from(
-        &self,
-        group: u32,
-        port: u32,
-    ) -> impl Iterator<Item = (u32, u32, &Endpoint)> {
-        let all = self.groups.all.range((group, port)..);
-        all.filter_map(|((group, port), _)| Some((*group, *port, self.endpoint(*port)?)))
-    }
-
-    /// The other members of a socket's group, each with its address in the group, if messages to them may go by lanes:
-    /// all are on this node, at most `most`, each knows this socket as a member, and none has a policy.
-    #[must_use]
-    pub fn members_here(&self, port: u32, most: usize) -> Option<Vec<(u32, ServiceAddr)>> {
-        let group = self.endpoint(port)?.group()?;
-        let service = group.request().member.service;
-        let may_read = |member: MemberInfo| {
-            let other = self.endpoint(member.port.port)?.group()?;
-            let may = other.knows(port) && other.policy() == GroupPolicy::LINUX;
-            may.then_some((member.port.port, ServiceAddr { service, instance: member.instance }))
-        };
-        group.members_here(most)?.into_iter().map(may_read).collect()
-    }
-
-    /// Collects, from now on, the sockets in whose groups members come or go.
-    pub fn watch_groups(&mut self) {
-        self.changed_groups.get_or_insert_default();
-    }
-
-    /// Takes one of the sockets in whose group members have come or gone.
-    pub fn take_changed_group(&mut self) -> Option<u32> {
-        self.changed_groups.as_mut()?.pop_first()
     }
 }

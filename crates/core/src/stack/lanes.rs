@@ -1,10 +1,15 @@
 //! Support for a daemon: messages between two local sockets that travel over a *lane* in shared memory instead of
-//! through this node, and messages taken back when a lane ends. Decision 8.
+//! through this node, messages taken back when a lane ends (decision 8), and what its users are charged for.
 
 use super::Stack;
 use super::anycast::Chosen;
+use super::quotas::Charges;
 use crate::addr::{PortId, ServiceAddr};
-use crate::socket::{Built, Destination, GroupMessageKind, Resolved, SendError, Unsent};
+use crate::group::{GroupPolicy, MemberInfo};
+use crate::memory::MessageMemory;
+use crate::pool::Pool;
+use crate::quota::{Ledger, UserId};
+use crate::socket::{Built, Destination, Endpoint, GroupMessageKind, Resolved, SendError, Unsent};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType};
 
@@ -33,7 +38,8 @@ impl Stack {
         found: PortId,
     ) -> Result<usize, SendError> {
         let found = self.resolved(to, found);
-        let Chosen { found, from_several } = self.choose_instead(now, port, data.len(), to, found)?;
+        let chosen = self.choosing(port, data.len()).instead_of(found, to);
+        let Chosen { found, from_several } = chosen.map_err(|full| self.wait_for_any(now, port, full))?;
         self.on(now, port, SendError::Broken, |endpoint, uplink| {
             uplink.found = found;
             endpoint.set_choice(from_several);
@@ -56,7 +62,7 @@ impl Stack {
     /// [`Endpoint::check_built`](crate::socket::Endpoint::check_built).
     #[must_use]
     pub fn check_built(&self, port: u32, bytes: Vec<u8>) -> Option<Built> {
-        self.endpoints.get(&port)?.check_built(self.switch.own_node(), bytes)
+        self.endpoints.get(port)?.check_built(self.switch.own_node(), bytes)
     }
 
     /// Sends a message that was checked for this socket, with the header that it has. Without a connection, one that
@@ -85,7 +91,7 @@ impl Stack {
     /// any contents.
     pub fn adopt(&mut self, now: Time, from: u32, to: u32, bytes: Vec<u8>, read: usize) -> bool {
         let Ok(mut message) = Message::from_vec(bytes) else { return false };
-        let Some(receiver) = self.endpoints.get(&to) else { return false };
+        let Some(receiver) = self.endpoints.get(to) else { return false };
         let connected = receiver.kind().is_connection_oriented();
         let genuine = self.is_from_lane_of(from, &message) && !message.syn();
         let fits = match message.message_type() {
@@ -158,5 +164,85 @@ impl Stack {
     /// [`Endpoint::take_back`](crate::socket::Endpoint::take_back).
     pub fn take_back(&mut self, now: Time, port: u32, messages: Vec<Vec<u8>>, read: usize) -> bool {
         self.with_endpoint(now, port, |e, uplink| e.take_back(messages, read, uplink)).unwrap_or(true)
+    }
+
+    /// The other members of a socket's group, each with its address in the group, if messages to them may go by lanes:
+    /// all are on this node, at most `most`, each knows this socket as a member, and none has a policy.
+    #[must_use]
+    pub fn members_here(&self, port: u32, most: usize) -> Option<Vec<(u32, ServiceAddr)>> {
+        let group = self.endpoint(port)?.group()?;
+        let service = group.request().member.service;
+        let may_read = |member: MemberInfo| {
+            let other = self.endpoint(member.port.port)?.group()?;
+            let may = other.knows(port) && other.policy() == GroupPolicy::LINUX;
+            may.then_some((member.port.port, ServiceAddr { service, instance: member.instance }))
+        };
+        group.members_here(most)?.into_iter().map(may_read).collect()
+    }
+
+    /// Collects, from now on, the sockets in whose groups members come or go.
+    pub fn watch_groups(&mut self) {
+        self.groups.watch();
+    }
+
+    /// Takes one of the sockets in whose group members have come or gone.
+    pub fn take_changed_group(&mut self) -> Option<u32> {
+        self.groups.next_changed()
+    }
+
+    /// What each user uses. Resources outside of the node may be charged here too.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// See [`Self::ledger`].
+    pub fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// The user that a socket is charged to.
+    #[must_use]
+    pub fn user_of(&self, port: u32) -> Option<UserId> {
+        self.endpoints.get(port).and_then(Endpoint::user)
+    }
+
+    /// Charges a user for a new socket and everything in it, until it is gone. The caller has checked
+    /// [`crate::quota::Resource::Sockets`].
+    pub fn set_user(&mut self, port: u32, user: UserId) {
+        let Some(endpoint) = self.endpoints.get_mut(port).filter(|e| e.user().is_none()) else { return };
+        Charges::begin(endpoint, user, &mut self.ledger);
+    }
+
+    /// Replaces the memory of messages. Call it before the first socket is opened.
+    pub fn set_memory(&mut self, memory: Box<dyn MessageMemory>) {
+        self.switch.pool = Pool::of(memory);
+    }
+
+    /// Charges users for the memory that their messages take.
+    pub(super) fn charge_memory(&mut self) {
+        let memory = &mut self.switch.pool.memory;
+        while let Some((user, bytes)) = memory.take_changed() {
+            self.ledger.set_held(user, bytes);
+        }
+        self.ledger.set_short(memory.is_short());
+    }
+
+    /// Moves a message that waits outside of its socket to the memory of the socket's user.
+    ///
+    /// # Errors
+    /// The message: its user, or the node, has no memory left.
+    pub fn keep(&mut self, port: u32, message: Built) -> Result<Built, Built> {
+        let Some(user) = self.user_of(port) else { return Ok(message) };
+        let growth = self.ledger.growth(user);
+        let kept = message.moved(|bytes| self.switch.pool.memory.keep(user, bytes, growth));
+        self.charge_memory();
+        kept
+    }
+
+    /// Whether everything that is charged exists. Takes time in proportion to the sockets.
+    #[must_use]
+    pub fn is_balanced(&self) -> bool {
+        Charges::are_balanced(self.endpoints.iter(), &self.ledger)
     }
 }

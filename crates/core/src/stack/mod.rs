@@ -17,54 +17,50 @@
 //! assert_eq!((&buffer[..got.len], got.source.port), (&b"hello"[..], client));
 //! ```
 
-mod announcements;
 mod anycast;
-mod full;
+mod endpoints;
 mod groups;
-mod keys;
 mod lanes;
 mod manage;
 mod quotas;
+mod serve;
 mod services;
 mod sockets;
 mod spread;
-mod subscribers;
 #[cfg(test)]
 mod tests;
 mod uplink;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::addr::{Binding, Importance, NodeAddr, NodeId, PortId, ServiceAddr};
-use crate::broadcast::MulticastPolicy;
+use crate::addr::{Importance, NodeAddr, NodeId};
 use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::event::Event;
-use crate::names::replica::{Memory, NoMemory};
 use crate::outbox::{BearerId, FrameBatch};
 use crate::quota::Ledger;
 use crate::socket::Endpoint;
-use crate::switch::{
-    Barrier, BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, Switch, SwitchStats,
-};
+use crate::switch::{Barrier, Switch};
 use crate::time::Time;
 use crate::timers::{Timer, Timers};
 use crate::wire::MediaAddr;
+use endpoints::{Endpoints, room};
 use groups::GroupSockets;
-pub use services::RefusedSubscriber;
+use quotas::Charges;
 use services::Services;
-pub use subscribers::SubscriberWork;
+pub use services::{RefusedSubscriber, SubscriberWork};
+use uplink::Direct;
 
 /// The timers of a node.
 const TIMERS: Timers<Stack> = Timers(&[
     Timer { due: |stack, _| stack.switch.deadline(), handle: |stack, now| stack.switch.handle_timeout(now) },
-    Timer { due: |stack, _| stack.services_deadline(), handle: Stack::services_timeout },
-    Timer { due: |stack, _| stack.switch.senders.waiters.deadline(), handle: Stack::waiters_timeout },
     Timer {
-        due: |stack, _| stack.deadlines.first().map_or(Time::NEVER, |(at, _)| *at),
-        handle: Stack::sockets_timeout,
+        due: |stack, _| stack.services.topology.deadline().unwrap_or(Time::NEVER),
+        handle: Stack::services_timeout,
     },
+    Timer { due: |stack, _| stack.switch.senders.receivers.deadline(), handle: Stack::receivers_timeout },
+    Timer { due: |stack, _| stack.endpoints.deadline(), handle: Stack::sockets_timeout },
 ]);
 
 /// Maximum number of sockets on one node. Ours: bounds memory; above any known use.
@@ -85,16 +81,9 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Stack {
     switch: Switch,
-    endpoints: BTreeMap<u32, Endpoint>,
-    /// Deadlines of the sockets, in order.
-    deadlines: BTreeSet<(Time, u32)>,
-    due: BTreeMap<u32, Time>,
-    ready: VecDeque<u32>,
-    ready_ports: BTreeSet<u32>,
+    endpoints: Endpoints,
     services: Services,
     groups: GroupSockets,
-    /// The sockets whose groups have gained or lost members since a caller took them; `None` if no caller does.
-    changed_groups: Option<BTreeSet<u32>>,
     /// What the sockets of each user use.
     ledger: Ledger,
 }
@@ -105,14 +94,9 @@ impl Stack {
     pub fn new(now: Time, config: StackConfig) -> Self {
         let mut stack = Self {
             switch: Switch::new(now, config),
-            endpoints: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
-            due: BTreeMap::new(),
-            ready: VecDeque::new(),
-            ready_ports: BTreeSet::new(),
+            endpoints: Endpoints::default(),
             services: Services::default(),
             groups: GroupSockets::default(),
-            changed_groups: None,
             ledger: Ledger::default(),
         };
         stack.start_services(now);
@@ -139,7 +123,7 @@ impl Stack {
     /// Number of peers with contact whose bindings have all arrived.
     #[must_use]
     pub fn informed_peers(&self) -> usize {
-        self.switch.informed_peers()
+        self.switch.peers.informed()
     }
 
     /// Begins to wait until every peer in contact has the bindings of cluster scope that this node has now.
@@ -202,7 +186,7 @@ impl Stack {
     /// Timeouts of some sockets.
     fn sockets_timeout(&mut self, now: Time) {
         for _ in 0..TIMERS_PER_CALL {
-            let Some((_, port)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) else { break };
+            let Some(port) = self.endpoints.next_due(now) else { break };
             self.with_endpoint(now, port, |endpoint, uplink| endpoint.handle_timeout(now, uplink));
         }
     }
@@ -244,14 +228,12 @@ impl Stack {
     /// True if [`Self::poll_ready`] has a socket to report.
     #[must_use]
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        self.endpoints.has_ready()
     }
 
     /// The next socket whose readiness may have changed. A refused call that changed nothing is not reported.
     pub fn poll_ready(&mut self) -> Option<u32> {
-        let port = self.ready.pop_front()?;
-        self.ready_ports.remove(&port);
-        Some(port)
+        self.endpoints.next_ready()
     }
 
     /// Address of this node; [`NodeAddr::NONE`] before it has one.
@@ -272,89 +254,102 @@ impl Stack {
         self.switch.is_final()
     }
 
-    /// The bearers.
-    #[must_use]
-    pub fn bearers(&self) -> Vec<BearerInfo> {
-        self.switch.bearer_infos()
-    }
-
-    /// The known nodes, by address.
-    #[must_use]
-    pub fn nodes(&self) -> Vec<PeerInfo> {
-        self.switch.peers_from(NodeAddr::NONE).collect()
-    }
-
-    /// The links, by peer and bearer.
-    #[must_use]
-    pub fn links(&self) -> Vec<LinkInfo> {
-        self.switch.links_from((NodeAddr::NONE, 0)).collect()
-    }
-
-    /// The whole binding table.
-    #[must_use]
-    pub fn bindings(&self) -> Vec<Binding> {
-        self.switch.table().bindings()
-    }
-
-    /// The socket that an anycast to a service address would go to now; round robin may return another one next time.
-    /// Port 0 leaves the choice to the other node. Spec: tipc.md §1.4.
-    pub fn lookup(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<PortId> {
-        self.switch.resolve(to, domain).map(|found| PortId { port: found.port, node: found.node })
-    }
-
-    /// Moves the part of the binding table that lookups read to memory that other processes see; it must be new. From
-    /// then on a binding is visible to all of them when [`Stack::bind`] returns.
-    ///
-    /// # Errors
-    /// [`NoMemory`]; nothing has changed.
-    pub fn share_names(&mut self, memory: Box<dyn Memory>) -> Result<(), NoMemory> {
-        self.switch.share_names(memory)
-    }
-
-    /// Sets the limit of user bindings of all sockets of this node; default [`crate::names::USER_BINDINGS`], at most
-    /// [`crate::names::MAX_USER_BINDINGS`]. Existing bindings stay.
-    pub fn set_binding_limit(&mut self, bindings: usize) {
-        self.switch.set_binding_limit(bindings);
-    }
-
-    /// Changes a property of the link with this name.
-    ///
-    /// # Errors
-    /// See [`PropertyError`].
-    pub fn set_link(&mut self, now: Time, name: &str, property: LinkProperty) -> Result<(), PropertyError> {
-        self.switch.set_link(now, name, property)?;
+    /// Runs an operation on a socket and processes everything that follows from it.
+    fn on<R, E>(
+        &mut self,
+        now: Time,
+        port: u32,
+        gone: E,
+        f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let result = self.change_endpoint(now, port, f, Result::is_ok).unwrap_or(Err(gone));
         self.process_pending(now);
-        Ok(())
+        result
     }
 
-    /// Sets the method of multicasts and name updates. Spec: tipc.md §7.6.
-    ///
-    /// # Errors
-    /// See [`PropertyError`].
-    pub fn set_multicast_policy(&mut self, policy: MulticastPolicy) -> Result<(), PropertyError> {
-        self.switch.set_multicast_policy(policy)
+    /// Runs `f` on a socket and reports the socket as changed.
+    fn with_endpoint<R>(
+        &mut self,
+        now: Time,
+        port: u32,
+        f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> R,
+    ) -> Option<R> {
+        self.change_endpoint(now, port, f, |_| true)
     }
 
-    /// Sets the window of the broadcast link, packets, 32 to 8191; default 50.
-    ///
-    /// # Errors
-    /// See [`PropertyError`].
-    pub fn set_broadcast_window(&mut self, packets: u16) -> Result<(), PropertyError> {
-        self.switch.set_broadcast_window(packets)
+    /// Runs `f` on a socket, updates its deadline, and removes it if it is closed. The socket is reported as changed
+    /// only if its readiness changed or `news` is true of the result: otherwise a caller that repeats a refused call at
+    /// each report would loop forever.
+    fn change_endpoint<R>(
+        &mut self,
+        now: Time,
+        port: u32,
+        f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> R,
+        news: impl FnOnce(&R) -> bool,
+    ) -> Option<R> {
+        let Some(endpoint) = self.endpoints.get_mut(port) else {
+            self.endpoints.set_deadline(port, None);
+            return None;
+        };
+        let privileged = self.services.owns(port);
+        let (before, due, group) = (endpoint.readiness(), endpoint.deadline(), groups::of(endpoint));
+        let charges = Charges::of(endpoint);
+        charges.limit(endpoint, &self.ledger);
+        let (switch, ledger) = (&mut self.switch, &self.ledger);
+        let result = f(endpoint, &mut Direct { switch, ledger, now, privileged, found: None });
+        if endpoint.is_full() {
+            endpoint.refill(now);
+        }
+        charges.update(endpoint, &mut self.ledger);
+        let (closed, deadline) = (endpoint.is_closed(), endpoint.deadline());
+        let group_after = groups::of(endpoint);
+        if endpoint.take_group_change() {
+            self.groups.note_changed(port);
+        }
+        let touched = closed || news(&result) || endpoint.readiness() != before;
+        if !self.switch.senders.receivers.is_empty() {
+            let room = if closed { None } else { Some(room(endpoint)) };
+            self.switch.senders.receivers.note(port, room);
+        }
+        if closed {
+            self.groups.close(port, charges.user());
+            self.endpoints.remove(port);
+            self.switch.close_port(now, port);
+        } else if deadline != due {
+            self.endpoints.set_deadline(port, deadline);
+        }
+        if group_after != group {
+            self.groups.change(port, group, group_after);
+        }
+        if touched {
+            self.touch(port);
+        }
+        Some(result)
     }
 
-    /// Sets the number of nodes above which the overlapping-ring monitor is used, 0 to 4095; default 32. Spec: tipc.md
-    /// §11.
-    ///
-    /// # Errors
-    /// See [`PropertyError`].
-    pub fn set_monitor_threshold(&mut self, nodes: usize) -> Result<(), PropertyError> {
-        self.switch.set_monitor_threshold(nodes)
+    fn touch(&mut self, port: u32) {
+        if self.services.owns(port) {
+            self.services.touch(port);
+        } else {
+            self.endpoints.touch(port);
+        }
     }
 
-    /// Counters of the switch.
-    #[must_use]
-    pub fn stats(&self) -> SwitchStats {
-        self.switch.stats()
+    /// Processes messages, wake-ups and table changes until none is left.
+    fn process_pending(&mut self, now: Time) {
+        loop {
+            if let Some((port, message)) = self.switch.delivery.next() {
+                self.handle_local(now, port, message);
+            } else if self.begin_spread(now) || self.begin_announcement(now) {
+                // Its sender waits.
+            } else if let Some((port, node)) = self.switch.senders.next_woken() {
+                self.with_endpoint(now, port, |e, uplink| e.wakeup(now, node, uplink));
+            } else if self.release_next(now) || self.switch.dispatch_held(now) {
+                // Messages may follow.
+            } else if !self.serve(now) {
+                self.groups.forget_closed();
+                return self.charge_memory();
+            }
+        }
     }
 }

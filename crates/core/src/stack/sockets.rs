@@ -1,11 +1,12 @@
 //! The sockets of a node, by port number.
 
-use super::anycast::Chosen;
-use super::groups;
+use super::anycast::{AllFull, Choosing, Chosen};
+use super::endpoints::room;
 use super::quotas::Charges;
 use super::uplink::Direct;
 use super::{MAX_SOCKETS, OpenError, Stack};
 use crate::addr::{PortId, Scope, ServiceRange};
+use crate::group::{GroupPolicy, GroupRequest, JoinError, LeaveError};
 use crate::socket::{
     AcceptError, BindError, ConnectError, Destination, Endpoint, OptionError, OptionValue, Received,
     RecvError, RecvOptions, SendError, SocketKind, SocketOption, StateError,
@@ -98,20 +99,18 @@ impl Stack {
         if self.endpoints.len() >= MAX_SOCKETS {
             return Err(AcceptError::WouldBlock);
         }
-        let listener = self.endpoints.get_mut(&port).ok_or(AcceptError::NotListening)?;
+        let listener = self.endpoints.get_mut(port).ok_or(AcceptError::NotListening)?;
         let before = Charges::of(listener);
         let request = listener.next_request()?;
         before.update(listener, &mut self.ledger);
         let peer = request.origin();
         let new = self.switch.open_port();
         let seed = self.switch.next_random();
-        if let Some(listener) = self.endpoints.get(&port) {
+        if let Some(listener) = self.endpoints.get(port) {
             let (switch, ledger) = (&mut self.switch, &self.ledger);
             let mut uplink = Direct { switch, ledger, now, privileged: false, found: None };
             let endpoint = Endpoint::accepted(now, new, seed, listener, request, &mut uplink);
-            let deadline = endpoint.deadline();
             self.endpoints.insert(new, endpoint);
-            self.set_deadline(new, deadline);
         }
         self.touch(port);
         self.touch(new);
@@ -144,7 +143,8 @@ impl Stack {
         to: Option<Destination>,
         key: u64,
     ) -> Result<usize, SendError> {
-        let Chosen { found, from_several } = self.choose_receiver(now, port, data.len(), to)?;
+        let chosen = self.choosing(port, data.len()).receiver(to);
+        let Chosen { found, from_several } = chosen.map_err(|full| self.wait_for_any(now, port, full))?;
         let (sent, waits) = self.on(now, port, SendError::Broken, |e, uplink| {
             uplink.found = found;
             e.set_choice(from_several);
@@ -194,17 +194,17 @@ impl Stack {
     /// A socket, to read its state, readiness, options and counters.
     #[must_use]
     pub fn endpoint(&self, port: u32) -> Option<&Endpoint> {
-        self.endpoints.get(&port)
+        self.endpoints.get(port)
     }
 
     /// The error that ended a connection; returned once.
     pub fn take_error(&mut self, port: u32) -> Option<ConnectError> {
-        self.endpoints.get_mut(&port)?.take_error()
+        self.endpoints.get_mut(port)?.take_error()
     }
 
     /// The result of a connection request; see [`Endpoint::take_setup`].
     pub fn take_setup(&mut self, port: u32) -> Option<Result<(), ConnectError>> {
-        self.endpoints.get_mut(&port).map_or(Some(Err(ConnectError::Refused)), Endpoint::take_setup)
+        self.endpoints.get_mut(port).map_or(Some(Err(ConnectError::Refused)), Endpoint::take_setup)
     }
 
     /// The sockets by port number, without the node's own.
@@ -214,122 +214,73 @@ impl Stack {
 
     /// As [`Self::sockets`], from port `first` on.
     pub fn sockets_from(&self, first: u32) -> impl Iterator<Item = (u32, &Endpoint)> {
-        let all = self.endpoints.range(first..).map(|(port, e)| (*port, e));
-        all.filter(|(port, _)| !self.services.owns(*port))
+        self.endpoints.iter_from(first).filter(|(port, _)| !self.services.owns(*port))
     }
 
-    /// Runs an operation on a socket and processes everything that follows from it.
-    pub(super) fn on<R, E>(
+    /// Lets a socket join a group: from then on it sends to members of the group and receives from them only.
+    ///
+    /// ```
+    /// use utipc_core::group::GroupRequest;
+    /// use utipc_core::{SocketKind, Stack, StackConfig, Time};
+    /// let now = Time::ZERO;
+    /// let mut node = Stack::new(now, StackConfig::default());
+    /// let members: Vec<u32> = (0..3).map(|_| node.open(now, SocketKind::Rdm).unwrap()).collect();
+    /// for (instance, member) in members.iter().enumerate() {
+    ///     node.join(now, *member, GroupRequest::new(4300, instance as u32)).unwrap();
+    /// }
+    /// // Without a destination a message goes to all other members.
+    /// node.send(now, members[0], b"hello", None).unwrap();
+    /// let mut buffer = [0; 100];
+    /// for member in &members[1..] {
+    ///     let got = node.recv(now, *member, &mut buffer, Default::default()).unwrap();
+    ///     assert_eq!((&buffer[..got.len], got.source.port), (&b"hello"[..], members[0]));
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn join(&mut self, now: Time, port: u32, request: GroupRequest) -> Result<(), JoinError> {
+        self.join_with(now, port, request, GroupPolicy::LINUX)
+    }
+
+    /// [`Self::join`] with a policy for slow members.
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn join_with(
         &mut self,
         now: Time,
         port: u32,
-        gone: E,
-        f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> Result<R, E>,
-    ) -> Result<R, E> {
-        let result = self.change_endpoint(now, port, f, Result::is_ok).unwrap_or(Err(gone));
-        self.process_pending(now);
-        result
+        request: GroupRequest,
+        policy: GroupPolicy,
+    ) -> Result<(), JoinError> {
+        self.on(now, port, JoinError::Bind(BindError::InvalidState), |e, uplink| {
+            e.join_with(now, request, policy, uplink)
+        })
     }
 
-    /// Runs `f` on a socket and reports the socket as changed.
-    pub(super) fn with_endpoint<R>(
-        &mut self,
-        now: Time,
-        port: u32,
-        f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> R,
-    ) -> Option<R> {
-        self.change_endpoint(now, port, f, |_| true)
+    /// Lets a socket leave its group. What it has received before can still be read.
+    ///
+    /// # Errors
+    /// See [`LeaveError`].
+    pub fn leave(&mut self, now: Time, port: u32) -> Result<(), LeaveError> {
+        self.on(now, port, LeaveError::NotJoined, |e, uplink| e.leave(uplink))
     }
 
-    /// Runs `f` on a socket, updates its deadline, and removes it if it is closed. The socket is reported as changed
-    /// only if its readiness changed or `news` is true of the result: otherwise a caller that repeats a refused call at
-    /// each report would loop forever.
-    pub(super) fn change_endpoint<R>(
-        &mut self,
-        now: Time,
-        port: u32,
-        f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> R,
-        news: impl FnOnce(&R) -> bool,
-    ) -> Option<R> {
-        let Some(endpoint) = self.endpoints.get_mut(&port) else {
-            self.set_deadline(port, None);
-            return None;
-        };
-        let privileged = self.services.owns(port);
-        let (before, due, group) = (endpoint.readiness(), endpoint.deadline(), groups::of(endpoint));
-        let charges = Charges::of(endpoint);
-        charges.limit(endpoint, &self.ledger);
-        let (switch, ledger) = (&mut self.switch, &self.ledger);
-        let result = f(endpoint, &mut Direct { switch, ledger, now, privileged, found: None });
-        if endpoint.is_full() {
-            endpoint.refill(now);
-        }
-        charges.update(endpoint, &mut self.ledger);
-        let (closed, deadline) = (endpoint.is_closed(), endpoint.deadline());
-        let group_after = groups::of(endpoint);
-        if endpoint.take_group_change()
-            && let Some(changed) = &mut self.changed_groups
-        {
-            changed.insert(port);
-        }
-        let touched = closed || news(&result) || endpoint.readiness() != before;
-        self.note_room(port, closed);
-        if closed {
-            self.groups.close(port, charges.user());
-            self.endpoints.remove(&port);
-            self.switch.close_port(now, port);
-            self.set_deadline(port, None);
-        } else if deadline != due {
-            self.set_deadline(port, deadline);
-        }
-        if group_after != group {
-            self.groups.change(port, group, group_after);
-        }
-        if touched {
-            self.touch(port);
-        }
-        Some(result)
+    /// The choice of a receiver for a message of `bytes` that a socket sends.
+    pub(super) fn choosing(&self, sender: u32, bytes: usize) -> Choosing<'_> {
+        Choosing { endpoints: &self.endpoints, switch: &self.switch, sender, bytes }
     }
 
-    fn set_deadline(&mut self, port: u32, deadline: Option<Time>) {
-        let old = match deadline {
-            Some(at) => self.due.insert(port, at),
-            None => self.due.remove(&port),
-        };
-        if old == deadline {
-            return;
-        }
-        if let Some(old) = old {
-            self.deadlines.remove(&(old, port));
-        }
-        if let Some(at) = deadline {
-            self.deadlines.insert((at, port));
-        }
-    }
-
-    pub(super) fn touch(&mut self, port: u32) {
-        if self.services.owns(port) {
-            self.services.touch(port);
-        } else if self.ready_ports.insert(port) {
-            self.ready.push_back(port);
-        }
-    }
-
-    /// Processes messages, wake-ups and table changes until none is left.
-    pub(super) fn process_pending(&mut self, now: Time) {
-        loop {
-            if let Some((port, message)) = self.switch.delivery.next() {
-                self.handle_local(now, port, message);
-            } else if self.begin_spread(now) || self.begin_announcement(now) {
-                // Its sender waits.
-            } else if let Some((port, node)) = self.switch.senders.next_woken() {
-                self.with_endpoint(now, port, |e, uplink| e.wakeup(now, node, uplink));
-            } else if self.release_next(now) || self.switch.dispatch_held(now) {
-                // Messages may follow.
-            } else if !self.serve(now) {
-                self.groups.forget_closed();
-                return self.charge_memory();
+    /// Lets a sender wait for any of the receivers of its anycast: the first that has a turn for it wakes it.
+    pub(super) fn wait_for_any(&mut self, now: Time, sender: u32, all: AllFull) -> SendError {
+        for port in all.ports {
+            if let Some(room) = self.endpoints.get(port).map(room) {
+                self.switch.senders.receivers.wait_for_any(now, sender, port, room);
             }
         }
+        // A refused call is no news, except for the readiness that it changes.
+        self.change_endpoint(now, sender, |endpoint, _| endpoint.wait_for_any(all.reason), |()| false);
+        SendError::WouldBlock
     }
 }

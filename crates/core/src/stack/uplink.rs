@@ -1,6 +1,6 @@
 //! The uplink of the node's own sockets.
 
-use super::announcements::STEP_MEMBERS;
+use super::spread::STEP_MEMBERS;
 use crate::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::names::Walk;
 use crate::quota::{Ledger, UserId};
@@ -46,9 +46,9 @@ impl Uplink for Direct<'_> {
     }
 
     fn must_wait(&mut self, sender: u32, to: PortId) -> bool {
-        self.switch.senders.waiters.has_senders()
+        self.switch.senders.receivers.has_senders()
             && to.node == self.switch.own_node()
-            && self.switch.senders.waiters.must_wait(sender, to.port)
+            && self.switch.senders.receivers.must_wait(sender, to.port)
     }
 
     fn memory(&mut self, size: usize) -> Vec<u8> {
@@ -114,7 +114,7 @@ impl Uplink for Direct<'_> {
     }
 
     fn multicast_method(&mut self, port: u32, forced: Option<Method>) {
-        self.switch.force_method(port, forced);
+        self.switch.methods.force(port, forced);
     }
 
     fn bind(&mut self, port: u32, range: ServiceRange, scope: Scope) -> Result<(), BindError> {
@@ -129,10 +129,10 @@ impl Uplink for Direct<'_> {
     }
 
     fn register_connection(&mut self, port: u32, peer: PortId) {
-        self.switch.register_connection(port, peer);
+        self.switch.delivery.connect(port, peer);
     }
 
     fn unregister_connection(&mut self, port: u32) {
-        self.switch.unregister_connection(port);
+        self.switch.delivery.disconnect(port);
     }
 }

@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::{PeerEntry, Switch};
+use super::peers::{PeerEntry, Peers};
 use crate::addr::NodeAddr;
 use crate::broadcast::BroadcastSender;
 use crate::outbox::BearerId;
@@ -72,33 +72,35 @@ impl Mark {
     }
 }
 
-impl Switch {
+impl Barrier {
     /// The peers in contact, and what each has to acknowledge.
-    pub(crate) fn begin_barrier(&self, now: Time) -> Barrier {
-        let up = self.peers.iter().filter(|(_, entry)| entry.peer.is_up());
-        let marks = up.map(|(addr, entry)| (*addr, Mark::new(entry, &self.bcast)));
-        Barrier { marks: marks.collect(), ask_at: now }
+    pub(super) fn begin(now: Time, peers: &Peers, bcast: &BroadcastSender) -> Self {
+        let up = peers.iter().filter(|(_, entry)| entry.peer.is_up());
+        Self { marks: up.map(|(addr, entry)| (*addr, Mark::new(entry, bcast))).collect(), ask_at: now }
     }
 
     /// The peers that have not acknowledged yet, in order, without those that are down. A peer that has come up since
     /// the barrier began has received all bindings again, and has to acknowledge them.
-    pub(crate) fn awaited(&mut self, now: Time, barrier: &mut Barrier) -> Vec<NodeAddr> {
+    pub(super) fn awaited(&mut self, peers: &Peers, bcast: &BroadcastSender) -> Vec<NodeAddr> {
         let mut awaited = Vec::new();
-        for (addr, entry) in self.peers.iter().filter(|(_, entry)| entry.peer.is_up()) {
-            let mark = barrier.marks.entry(*addr).or_insert_with(|| Mark::new(entry, &self.bcast));
+        for (addr, entry) in peers.iter().filter(|(_, entry)| entry.peer.is_up()) {
+            let mark = self.marks.entry(*addr).or_insert_with(|| Mark::new(entry, bcast));
             if !mark.is_of(entry) {
-                *mark = Mark::new(entry, &self.bcast);
+                *mark = Mark::new(entry, bcast);
             }
-            if !mark.is_reached(entry, &self.bcast) {
+            if !mark.is_reached(entry, bcast) {
                 awaited.push(*addr);
             }
         }
-        if !awaited.is_empty() && barrier.ask_at <= now {
-            barrier.ask_at = now + ASK_AGAIN;
-            for addr in &awaited {
-                self.with_peer(now, *addr, |peer, ctx| peer.probe(ctx));
-            }
-        }
         awaited
+    }
+
+    /// Whether it is time to ask for acknowledgements again.
+    pub(super) fn asks(&mut self, now: Time) -> bool {
+        let asks = self.ask_at <= now;
+        if asks {
+            self.ask_at = now + ASK_AGAIN;
+        }
+        asks
     }
 }

@@ -1,11 +1,15 @@
 //! The bearers, each with discovery and the neighbour monitor on it.
 
+use super::manage::{BearerProperty, PropertyError, check};
 use crate::addr::NodeAddr;
 use crate::config::{BearerConfig, BearerError};
 use crate::discovery::Discoverer;
 use crate::limits::MAX_BEARERS;
 use crate::monitor::{DEFAULT_THRESHOLD, Monitor};
 use crate::outbox::BearerId;
+
+/// Highest threshold of the neighbour monitor, nodes. Spec: tipc.md §13.
+const MAX_MONITOR_THRESHOLD: usize = 4095;
 
 /// A bearer.
 #[derive(Debug)]
@@ -17,7 +21,7 @@ pub(super) struct Bearer {
 
 /// All bearers, by number.
 #[derive(Debug)]
-pub(super) struct Bearers {
+pub(crate) struct Bearers {
     all: [Option<Bearer>; MAX_BEARERS],
     threshold: usize,
 }
@@ -87,14 +91,30 @@ impl Bearers {
     }
 
     /// Number of nodes beyond which monitors let nodes supervise some of their peers only.
-    pub(super) fn monitor_threshold(&self) -> usize {
+    pub(crate) fn monitor_threshold(&self) -> usize {
         self.threshold
     }
 
-    pub(super) fn set_monitor_threshold(&mut self, nodes: usize) {
+    /// Sets that number for all bearers.
+    ///
+    /// # Errors
+    /// [`PropertyError::Range`].
+    pub(crate) fn set_monitor_threshold(&mut self, nodes: usize) -> Result<(), PropertyError> {
+        check(nodes <= MAX_MONITOR_THRESHOLD, "monitor threshold", "0 to 4095 nodes")?;
         self.threshold = nodes;
         for bearer in self.iter_mut() {
             bearer.monitor.set_threshold(nodes);
         }
+        Ok(())
+    }
+
+    /// Changes a property of a bearer; false if there is no such bearer.
+    ///
+    /// # Errors
+    /// [`PropertyError::Range`].
+    pub(super) fn set(&mut self, id: BearerId, property: BearerProperty) -> Result<bool, PropertyError> {
+        let Some(bearer) = self.get_mut(id) else { return Ok(false) };
+        property.change(&mut bearer.config)?;
+        Ok(true)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::addr::NodeAddr;
 use crate::names::{BULK_PORTION, Bulk, Change, Distributor, NameTable, Recent, Withdrawals};
+use crate::waiting::Waiters;
 use crate::wire::Message;
 
 /// The binding table, with what is left to be told of it.
@@ -16,8 +17,8 @@ pub(crate) struct Bindings {
     recent: Recent,
     /// Lost nodes whose bindings are not all withdrawn yet.
     leaving: BTreeSet<NodeAddr>,
-    /// Peers that have not got the whole bulk, in turn.
-    bulks: VecDeque<NodeAddr>,
+    /// Peers that wait for the rest of their bulk.
+    bulks: Waiters<NodeAddr, u64>,
     /// Withdrawals that these have not got.
     withdrawals: Withdrawals,
     /// Changes of the table, for the topology server and for groups.
@@ -31,17 +32,17 @@ impl Bindings {
             distributor: Distributor::new(first_name_seqno),
             recent: Recent::default(),
             leaving: BTreeSet::new(),
-            bulks: VecDeque::new(),
+            bulks: Waiters::default(),
             withdrawals: Withdrawals::default(),
             changes: VecDeque::new(),
         }
     }
 
-    pub(super) fn table(&self) -> &NameTable {
+    pub(crate) fn table(&self) -> &NameTable {
         &self.table
     }
 
-    pub(super) fn table_mut(&mut self) -> &mut NameTable {
+    pub(crate) fn table_mut(&mut self) -> &mut NameTable {
         &mut self.table
     }
 
@@ -136,22 +137,22 @@ impl Bindings {
 
     /// The rest of a peer's bulk waits for its turn.
     pub(super) fn postpone_bulk(&mut self, addr: NodeAddr) {
-        self.bulks.push_back(addr);
+        self.bulks.join_last(addr);
     }
 
     /// The peer whose bulk is next; it is not in the queue any more.
     pub(super) fn take_bulk(&mut self) -> Option<NodeAddr> {
-        self.bulks.pop_front()
+        self.bulks.pop().map(|(_, addr)| addr)
     }
 
     /// The peer that has waited longest for the rest of its bulk.
     pub(super) fn oldest_bulk(&self) -> Option<NodeAddr> {
-        self.bulks.front().copied()
+        self.bulks.first().map(|(_, addr)| addr)
     }
 
     /// A peer does not get the rest of its bulk.
     pub(super) fn drop_bulk(&mut self, addr: NodeAddr) {
-        self.bulks.retain(|waiting| *waiting != addr);
+        self.bulks.leave(addr);
     }
 
     /// Forgets the withdrawals that all bulks have: the oldest of them, if there is one, has the fewest.

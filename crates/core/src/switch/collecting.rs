@@ -3,12 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Origin, Switch};
+use super::delivery::Delivery;
 use crate::addr::{NodeAddr, ServiceRange};
-use crate::names::{Holders, PORTION, ScopeRule, Walk};
+use crate::names::{Holders, NameTable, PORTION, ScopeRule, Walk};
 use crate::quota::UserId;
-use crate::socket::{SubmitError, Submitted};
-use crate::time::Time;
 use crate::wire::Message;
 
 /// Memory of a receiver, or of a node with one, bytes; more than it takes.
@@ -81,26 +79,20 @@ impl Collecting {
         self.reach.has_others()
     }
 
-    /// Memory that it takes, bytes.
-    pub(crate) fn memory(&self) -> u64 {
-        let receivers = self.ports.len() + self.diverted.len() + self.nodes.len();
-        (size_of::<Self>() + self.message.size() + receivers * RECEIVER_MEMORY) as u64
-    }
-}
-
-impl Switch {
-    /// Begins to collect the receivers of a multicast.
-    pub(super) fn begin_collecting(&mut self, message: Message, range: ServiceRange, reach: Reach) {
-        let origin = self.origin(&message);
-        self.spreads.add_collecting(origin, Collecting::new(message, range, reach));
+    /// The other nodes with a receiver.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeAddr> {
+        self.nodes.iter().copied()
     }
 
-    /// Collects some receivers; true if all are known.
-    pub(crate) fn collect(&mut self, collecting: &mut Collecting) -> bool {
-        let Collecting { message, walk, reach, ports, diverted, nodes, .. } = collecting;
-        let (is_own, sender) = (self.is_self(message.origin_node()), message.origin_port());
-        let (table, delivery) = (self.bindings.table(), &self.delivery);
-        let (own, rule) = (table.own_node(), reach.rule());
+    /// Whether it was to go everywhere, and this node has no receiver.
+    pub(super) fn is_unreachable(&self) -> bool {
+        matches!(self.reach, Reach::Everywhere) && self.ports.is_empty() && self.diverted.is_empty()
+    }
+
+    /// Collects some receivers; true if all are known. The sender is a socket of this node if `is_own`.
+    pub(super) fn step(&mut self, table: &NameTable, delivery: &Delivery, is_own: bool) -> bool {
+        let Self { message, walk, reach, ports, diverted, nodes, .. } = self;
+        let (own, rule, sender) = (table.own_node(), reach.rule(), message.origin_port());
         table.walk(walk, &mut PORTION.clone(), |_, binding| {
             let port = binding.port.port;
             if binding.port.node != own {
@@ -117,30 +109,9 @@ impl Switch {
         })
     }
 
-    /// All receivers are known: sends the message to those on other nodes.
-    pub(crate) fn send_collected(
-        &mut self,
-        now: Time,
-        collected: &Collecting,
-    ) -> Result<Submitted, SubmitError> {
-        let Collecting { message, reach, ports, diverted, nodes, .. } = collected;
-        let remote: Vec<NodeAddr> = nodes.iter().copied().filter(|node| self.is_reachable(*node)).collect();
-        if !remote.is_empty() {
-            let sent = self.multicast_remote(now, message, &remote);
-            if !self.delivery.is_open(message.origin_port()) {
-                // Its socket has been closed.
-                self.methods.forget(message.origin_port());
-            }
-            return sent;
-        }
-        match reach {
-            Reach::Everywhere if ports.is_empty() && diverted.is_empty() => Err(SubmitError::Unreachable),
-            _ => Ok(Submitted::Done),
-        }
-    }
-
-    /// Whether the receivers of the last message of a socket are still being collected.
-    pub(crate) fn is_collecting(&self, port: u32) -> bool {
-        self.spreads.is_collecting(Origin::Socket(port))
+    /// Memory that it takes, bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let receivers = self.ports.len() + self.diverted.len() + self.nodes.len();
+        (size_of::<Self>() + self.message.size() + receivers * RECEIVER_MEMORY) as u64
     }
 }

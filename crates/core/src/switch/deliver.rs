@@ -3,7 +3,9 @@
 use super::collecting::Reach;
 use super::{Origin, SPREAD_STEP, Switch};
 use crate::addr::{NodeAddr, Scope, ServiceRange};
+use crate::discovery::KnownNodes;
 use crate::names::ScopeRule;
+use crate::outbox::BearerId;
 use crate::socket::reverse;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, User};
@@ -12,11 +14,10 @@ impl Switch {
     /// Dispatches the messages that a peer's links delivered, in order. Dispatching a message may call this function
     /// again; the outer call then continues with the rest, so the recursion is bounded.
     pub(super) fn dispatch_delivered(&mut self, now: Time, addr: NodeAddr) {
-        if self.is_held(addr) {
+        let Some(entry) = self.peers.get_mut(&addr) else { return };
+        if self.holds.holds(addr, entry) || core::mem::replace(&mut entry.dispatching, true) {
             return;
         }
-        let Some(entry) = self.peers.get_mut(&addr).filter(|m| !m.dispatching) else { return };
-        entry.dispatching = true;
         self.dispatch_all_delivered(now, addr);
         if let Some(entry) = self.peers.get_mut(&addr) {
             entry.dispatching = false;
@@ -28,6 +29,61 @@ impl Switch {
             && let Some(message) = self.peers.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front())
         {
             self.dispatch(now, addr, message);
+        }
+    }
+
+    /// Holds what a peer has sent until there is work left for what has waited; false if there is nothing.
+    fn postpone(&mut self, addr: NodeAddr) -> bool {
+        self.peers.get_mut(&addr).is_some_and(|entry| self.holds.postpone(addr, entry))
+    }
+
+    /// Holds the messages of a peer until [`Self::resume`].
+    pub(crate) fn hold(&mut self, addr: NodeAddr) {
+        if let Some(entry) = self.peers.get_mut(&addr) {
+            self.holds.hold(addr, entry);
+        }
+    }
+
+    /// Goes on with the messages of a peer.
+    pub(crate) fn resume(&mut self, addr: NodeAddr) {
+        if let Some(entry) = self.peers.get_mut(&addr) {
+            self.holds.resume(addr, entry);
+        }
+    }
+
+    /// Whether messages of peers wait for the next turn.
+    pub(crate) fn has_work(&self) -> bool {
+        self.work.is_limited() && self.holds.is_draining()
+    }
+
+    /// Applies one update or dispatches one message that has waited; false if there is none, or if the turn has done
+    /// its work. Acknowledges after the last one.
+    pub(crate) fn dispatch_held(&mut self, now: Time) -> bool {
+        if self.work.waiting_is_over() {
+            return false;
+        }
+        let Some(addr) = self.holds.next() else { return false };
+        self.work.charge_waiting(true);
+        let applied = self.apply_due_names(addr);
+        self.work.charge_waiting(false);
+        if applied {
+            return true;
+        }
+        let Some(message) = self.peers.get_mut(&addr).and_then(|entry| self.holds.take(entry)) else {
+            self.let_go(now, addr);
+            return true;
+        };
+        self.work.charge_waiting(true);
+        self.dispatch(now, addr, message);
+        self.work.charge_waiting(false);
+        true
+    }
+
+    fn let_go(&mut self, now: Time, addr: NodeAddr) {
+        self.holds.forget(addr, self.peers.get_mut(&addr));
+        let Some(entry) = self.peers.get(&addr) else { return };
+        for bearer in entry.peer.up_links().map(|(bearer, _)| bearer).collect::<Vec<BearerId>>() {
+            self.send_state(now, addr, bearer);
         }
     }
 
@@ -56,6 +112,13 @@ impl Switch {
             user if user.is_data() => self.deliver(now, message),
             _ => self.stats.messages_dropped += 1,
         }
+    }
+
+    /// A peer has sent the key that it is going to use.
+    fn receive_key(&mut self, now: Time, from: NodeAddr, message: &Message) {
+        let id = self.peers.identity_of(from);
+        let taken = id.is_some_and(|id| self.encryption.receive_key(now, id, message.view()));
+        self.stats.messages_dropped += u64::from(!taken);
     }
 
     /// Delivers to a socket of this node, or to all sockets that a multicast addresses.

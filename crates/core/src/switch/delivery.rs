@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use super::connections::Connections;
+use crate::addr::{NodeAddr, PortId};
 use crate::rng::Rng;
 use crate::wire::{ErrorCode, Message};
 
@@ -15,6 +17,7 @@ pub(crate) struct Delivery {
     lanes: BTreeSet<(u32, u32)>,
     /// Receivers that the current message must reach over a lane.
     diverted: Vec<u32>,
+    connections: Connections,
     /// For the receivers of a multicast.
     buffer: Vec<u32>,
 }
@@ -31,6 +34,26 @@ impl Delivery {
 
     pub(super) fn close(&mut self, port: u32) {
         self.ports.remove(&port);
+        self.connections.remove(port);
+    }
+
+    /// A socket is connected to this peer from now on.
+    pub(crate) fn connect(&mut self, port: u32, peer: PortId) {
+        self.connections.insert(port, peer);
+    }
+
+    /// The connection of a socket has ended.
+    pub(crate) fn disconnect(&mut self, port: u32) {
+        self.connections.remove(port);
+    }
+
+    pub(super) fn has_connections(&self) -> bool {
+        !self.connections.is_empty()
+    }
+
+    /// The sockets with a connection to a node, and its ends there.
+    pub(super) fn connections_to(&self, node: NodeAddr) -> Vec<(u32, PortId)> {
+        self.connections.to(node)
     }
 
     pub(super) fn is_open(&self, port: u32) -> bool {

@@ -1,52 +1,27 @@
 //! Links that are held while a receiver of this node is full, or until the next turn if this one has done its work:
-//! their messages wait, and are not acknowledged, so that the peer's window fills and its senders wait. Decision 22.
+//! their messages wait, and are not acknowledged, so that the peer's window fills and its senders wait. Decision 50.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use super::deferral::Deferral;
-use super::{PeerEntry, Switch};
+use super::peers::PeerEntry;
 use crate::addr::NodeAddr;
 use crate::limits::MESSAGE_OVERHEAD;
-use crate::outbox::BearerId;
-use crate::time::Time;
 use crate::wire::Message;
 
 /// Maximum number of bytes that wait from one peer; beyond them it does not respect its window, and is not waited for.
 const MAX_HELD: usize = 16 << 20;
 
+/// Maximum number of bytes of messages of all peers that wait. Ours: as much as sixteen peers may hold.
+const MAX_NODE_HELD_BYTES: usize = 256 << 20;
+
+/// Bytes that the messages of a peer may take while they wait, although the node's memory for these is used up. Ours: a
+/// window of small messages, so that a sender is not told of overload at once.
+const ASSURED_HELD_BYTES: usize = 16 << 10;
+
 /// Memory that a message is charged for while it waits, bytes.
 fn charge(message: &Message) -> usize {
     message.size() + MESSAGE_OVERHEAD
-}
-
-/// Peers whose messages have waited, for a full receiver or for this turn, and are dispatched now: one message of each
-/// after the other.
-#[derive(Debug, Default)]
-pub(super) struct Draining {
-    nodes: BTreeSet<NodeAddr>,
-    /// The last of them that was served.
-    last: NodeAddr,
-}
-
-impl Draining {
-    pub(super) fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
-    }
-
-    fn insert(&mut self, addr: NodeAddr) {
-        self.nodes.insert(addr);
-    }
-
-    fn remove(&mut self, addr: NodeAddr) {
-        self.nodes.remove(&addr);
-    }
-
-    fn next(&mut self) -> Option<NodeAddr> {
-        let after = (Bound::Excluded(self.last), Bound::Unbounded);
-        self.last = self.nodes.range(after).next().or(self.nodes.first()).copied()?;
-        Some(self.last)
-    }
 }
 
 /// The state of a peer's messages.
@@ -70,131 +45,118 @@ enum State {
 }
 
 impl Hold {
-    /// Adds up what has been delivered since the last call.
-    fn count(&mut self, delivered: &VecDeque<Message>, all: &mut Deferral) {
-        let before = self.bytes;
-        self.bytes += delivered.iter().skip(self.messages).map(charge).sum::<usize>();
-        self.messages = delivered.len();
-        all.hold(before, self.bytes);
-    }
-
-    fn forget(&mut self, message: &Message, all: &mut Deferral) {
-        if self.messages > 0 {
-            self.messages -= 1;
-            self.bytes -= charge(message);
-            all.hold(charge(message), 0);
-        }
+    /// Whether a peer has no room for a packet: it sends more than its window while its messages wait for a turn.
+    pub(super) fn is_full(&self) -> bool {
+        self.state == State::Draining && self.bytes > MAX_HELD
     }
 }
 
-impl Switch {
+/// The messages of all peers that wait.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    /// Peers whose messages have waited, and are dispatched now: one message of each after the other.
+    draining: BTreeSet<NodeAddr>,
+    /// The last of them that was served.
+    last: NodeAddr,
+    /// Bytes of the messages that wait.
+    bytes: usize,
+}
+
+impl Holds {
+    /// Whether messages that have waited are dispatched now.
+    pub(super) fn is_draining(&self) -> bool {
+        !self.draining.is_empty()
+    }
+
+    /// The next peer of which a message that has waited is dispatched.
+    pub(super) fn next(&mut self) -> Option<NodeAddr> {
+        let after = (Bound::Excluded(self.last), Bound::Unbounded);
+        self.last = self.draining.range(after).next().or(self.draining.first()).copied()?;
+        Some(self.last)
+    }
+
     /// Holds the messages of a peer until [`Self::resume`].
-    pub(crate) fn hold(&mut self, addr: NodeAddr) {
-        let Some(entry) = self.peers.get_mut(&addr) else { return };
-        if entry.hold.bytes > MAX_HELD || self.deferral.holds_too_much(entry.hold.bytes) {
-            return;
+    pub(super) fn hold(&mut self, addr: NodeAddr, entry: &mut PeerEntry) {
+        if !self.is_too_much(entry.hold.bytes) {
+            stop(entry, State::Held);
+            self.draining.remove(&addr);
         }
-        entry.hold.state = State::Held;
-        entry.peer.hold_acks(true);
-        entry.receiver.hold_ack(true);
-        self.draining.remove(addr);
     }
 
     /// Holds what a peer's links have delivered, and updates that are due, until there is work left for what has
     /// waited; false if there is nothing.
-    pub(super) fn postpone(&mut self, addr: NodeAddr) -> bool {
-        let waits = |entry: &PeerEntry| !entry.peer.delivered.is_empty() || entry.names.has_due();
-        let Some(entry) = self.peers.get_mut(&addr).filter(|entry| waits(entry)) else { return false };
+    pub(super) fn postpone(&mut self, addr: NodeAddr, entry: &mut PeerEntry) -> bool {
+        if entry.peer.delivered.is_empty() && !entry.names.has_due() {
+            return false;
+        }
         if entry.hold.state == State::Open {
-            entry.hold.state = State::Draining;
-            entry.hold.count(&entry.peer.delivered, &mut self.deferral);
-            entry.peer.hold_acks(true);
-            entry.receiver.hold_ack(true);
+            stop(entry, State::Draining);
+            self.count(entry);
             self.draining.insert(addr);
         }
         true
-    }
-
-    /// Whether a peer has no room for a packet: it sends more than its window while its messages wait for a turn.
-    pub(super) fn is_hold_full(&self, addr: NodeAddr) -> bool {
-        let full = |hold: &Hold| hold.state == State::Draining && hold.bytes > MAX_HELD;
-        self.has_work() && self.peers.get(&addr).is_some_and(|entry| full(&entry.hold))
-    }
-
-    /// Whether messages of peers wait for the next turn.
-    pub(crate) fn has_work(&self) -> bool {
-        self.work.is_limited() && !self.draining.is_empty()
     }
 
     /// Goes on with the messages of a peer, unless it has not got all bindings of this node.
-    pub(crate) fn resume(&mut self, addr: NodeAddr) {
-        if let Some(entry) = self.peers.get_mut(&addr)
-            && entry.bulk.is_none()
-            && entry.hold.state != State::Open
-        {
+    pub(super) fn resume(&mut self, addr: NodeAddr, entry: &mut PeerEntry) {
+        if entry.bulk.is_none() && entry.hold.state != State::Open {
             entry.hold.state = State::Draining;
             self.draining.insert(addr);
         }
-    }
-
-    /// Applies one update or dispatches one message that has waited; false if there is none, or if the turn has done
-    /// its work. Acknowledges after the last one.
-    pub(crate) fn dispatch_held(&mut self, now: Time) -> bool {
-        if self.draining.is_empty() || self.work.waiting_is_over() {
-            return false;
-        }
-        let Some(addr) = self.draining.next() else { return false };
-        self.work.charge_waiting(true);
-        let applied = self.apply_due_names(addr);
-        self.work.charge_waiting(false);
-        if applied {
-            return true;
-        }
-        let entry = self.peers.get_mut(&addr);
-        let Some((entry, message)) = entry.and_then(|m| m.peer.delivered.pop_front().map(|first| (m, first)))
-        else {
-            self.let_go(now, addr);
-            return true;
-        };
-        entry.hold.forget(&message, &mut self.deferral);
-        self.work.charge_waiting(true);
-        self.dispatch(now, addr, message);
-        self.work.charge_waiting(false);
-        true
     }
 
     /// Whether delivered messages of a peer have to wait.
-    pub(super) fn is_held(&mut self, addr: NodeAddr) -> bool {
-        let Some(entry) = self.peers.get_mut(&addr) else { return false };
+    pub(super) fn holds(&mut self, addr: NodeAddr, entry: &mut PeerEntry) -> bool {
         if entry.hold.state == State::Open {
             return false;
         }
-        entry.hold.count(&entry.peer.delivered, &mut self.deferral);
-        if entry.hold.bytes > MAX_HELD || self.deferral.holds_too_much(entry.hold.bytes) {
+        self.count(entry);
+        if self.is_too_much(entry.hold.bytes) {
             entry.hold.state = State::Draining;
             self.draining.insert(addr);
         }
         true
     }
 
-    /// Forgets that a peer is held: contact with it is lost.
-    pub(super) fn forget_hold(&mut self, addr: NodeAddr) {
-        self.draining.remove(addr);
-        if let Some(entry) = self.peers.get_mut(&addr) {
-            self.deferral.hold(entry.hold.bytes, 0);
-            entry.hold = Hold::default();
-            entry.peer.hold_acks(false);
-            entry.receiver.hold_ack(false);
+    /// Takes the first message of a peer.
+    pub(super) fn take(&mut self, entry: &mut PeerEntry) -> Option<Message> {
+        let message = entry.peer.delivered.pop_front()?;
+        if entry.hold.messages > 0 {
+            entry.hold.messages -= 1;
+            entry.hold.bytes -= charge(&message);
+            self.bytes -= charge(&message);
         }
+        Some(message)
     }
 
-    fn let_go(&mut self, now: Time, addr: NodeAddr) {
-        self.forget_hold(addr);
-        let Some(entry) = self.peers.get(&addr) else { return };
-        let up: Vec<BearerId> =
-            entry.peer.links().filter(|(_, slot)| slot.link.is_up()).map(|(bearer, _)| bearer).collect();
-        for bearer in up {
-            self.send_state(now, addr, bearer);
-        }
+    /// Nothing of a peer waits any more, or contact with it is lost.
+    pub(super) fn forget(&mut self, addr: NodeAddr, entry: Option<&mut PeerEntry>) {
+        self.draining.remove(&addr);
+        let Some(entry) = entry else { return };
+        self.bytes -= entry.hold.bytes;
+        entry.hold = Hold::default();
+        entry.peer.hold_acks(false);
+        entry.receiver.hold_ack(false);
     }
+
+    /// Adds up what a peer's links have delivered since the last call.
+    fn count(&mut self, entry: &mut PeerEntry) {
+        let (hold, delivered) = (&mut entry.hold, &entry.peer.delivered);
+        let more: usize = delivered.iter().skip(hold.messages).map(charge).sum();
+        hold.messages = delivered.len();
+        hold.bytes += more;
+        self.bytes += more;
+    }
+
+    /// Whether a peer's messages may not wait any longer.
+    fn is_too_much(&self, bytes: usize) -> bool {
+        bytes > MAX_HELD || self.bytes > MAX_NODE_HELD_BYTES && bytes > ASSURED_HELD_BYTES
+    }
+}
+
+/// The messages of a peer wait, and are not acknowledged.
+fn stop(entry: &mut PeerEntry, state: State) {
+    entry.hold.state = state;
+    entry.peer.hold_acks(true);
+    entry.receiver.hold_ack(true);
 }

@@ -1,9 +1,12 @@
 //! Information about a node for tools: bearers, peers, links, counters.
 
-use super::Switch;
+use super::bearers::Bearers;
+use super::peers::{PeerEntry, Peers};
 use crate::addr::{NodeAddr, NodeId};
+use crate::broadcast::{MulticastPolicy, ReceiverStats, SenderStats};
 use crate::config::BearerConfig;
-use crate::link::LinkStats;
+use crate::link::{Link, LinkStats};
+use crate::monitor::MonitorNode;
 use crate::names::NameReport;
 use crate::node::state::State;
 use crate::outbox::BearerId;
@@ -64,6 +67,32 @@ pub struct LinkInfo {
     pub stats: LinkStats,
 }
 
+/// Information about the broadcast link.
+#[derive(Clone, Debug)]
+pub struct BroadcastInfo {
+    /// Window, packets.
+    pub window: u16,
+    /// Policy for the multicast method.
+    pub policy: MulticastPolicy,
+    /// Sending counters.
+    pub sent: SenderStats,
+}
+
+/// Information about the neighbour monitor of a bearer.
+#[derive(Clone, Debug)]
+pub struct MonitorInfo {
+    /// Index of the bearer.
+    pub bearer: BearerId,
+    /// Its name.
+    pub name: String,
+    /// True if nodes do not supervise all their peers.
+    pub active: bool,
+    /// Number of nodes, with this one.
+    pub nodes: usize,
+    /// Changes of the list of nodes.
+    pub generation: u32,
+}
+
 /// Counters of the switch since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchStats {
@@ -87,32 +116,51 @@ pub struct SwitchStats {
     pub names: NameReport,
 }
 
-impl Switch {
-    pub(crate) fn bearer_infos(&self) -> Vec<BearerInfo> {
-        let all = self.bearers.iter();
-        all.map(|(id, b)| BearerInfo {
+impl Bearers {
+    pub(crate) fn infos(&self) -> impl Iterator<Item = BearerInfo> {
+        self.iter().map(|(id, bearer)| BearerInfo {
             id,
-            config: b.config.clone(),
-            linked_peers: b.discoverer.linked_peers(),
+            config: bearer.config.clone(),
+            linked_peers: bearer.discoverer.linked_peers(),
         })
-        .collect()
     }
 
+    /// The neighbour monitor of each.
+    pub(crate) fn monitor_infos(&self) -> impl Iterator<Item = MonitorInfo> {
+        self.iter().map(|(id, bearer)| MonitorInfo {
+            bearer: id,
+            name: bearer.config.name.clone(),
+            active: bearer.monitor.is_active(),
+            nodes: bearer.monitor.node_count(),
+            generation: bearer.monitor.changes(),
+        })
+    }
+
+    /// The nodes of a bearer's monitor, this one first; see [`crate::monitor::Monitor::nodes_from`].
+    pub(crate) fn monitor_nodes(
+        &self,
+        id: BearerId,
+        distance: u32,
+    ) -> Option<impl Iterator<Item = MonitorNode>> {
+        Some(self.get(id)?.monitor.nodes_from(distance))
+    }
+}
+
+impl Peers {
     /// The known nodes, by address, from one on.
-    pub(crate) fn peers_from(&self, first: NodeAddr) -> impl Iterator<Item = PeerInfo> {
-        let info = |m: &super::PeerEntry| PeerInfo {
-            addr: m.peer.addr,
-            id: m.peer.id,
-            up: m.peer.is_up(),
-            state: m.peer.state,
-            capabilities: m.peer.capabilities,
-        };
-        self.peers.range(first..).map(move |(_, m)| info(m))
+    pub(crate) fn infos_from(&self, first: NodeAddr) -> impl Iterator<Item = PeerInfo> {
+        self.range(first..).map(|(_, PeerEntry { peer, .. })| PeerInfo {
+            addr: peer.addr,
+            id: peer.id,
+            up: peer.is_up(),
+            state: peer.state,
+            capabilities: peer.capabilities,
+        })
     }
 
     /// The links, by peer and bearer, from one on.
     pub(crate) fn links_from(&self, first: (NodeAddr, BearerId)) -> impl Iterator<Item = LinkInfo> {
-        let peers = self.peers.range(first.0..).map(|(_, m)| &m.peer);
+        let peers = self.range(first.0..).map(|(_, m)| &m.peer);
         let links = peers.flat_map(|p| p.links().map(move |(bearer, slot)| (p, bearer, &slot.link)));
         links.filter(move |(peer, bearer, _)| (peer.addr, *bearer) >= first).map(|(peer, bearer, link)| {
             LinkInfo {
@@ -131,12 +179,42 @@ impl Switch {
         })
     }
 
-    /// The media address that a link sends to.
-    pub(crate) fn link_media(&self, peer: NodeAddr, bearer: BearerId) -> Option<MediaAddr> {
-        self.peers.get(&peer)?.peer.slot(bearer).map(|slot| slot.media)
+    /// The place of the link with this name.
+    pub(crate) fn find_link(&self, name: &str) -> Option<(NodeAddr, BearerId)> {
+        let peers = self.values().map(|m| &m.peer);
+        let mut links = peers.flat_map(|p| p.links().map(|(bearer, slot)| (p.addr, bearer, slot)));
+        // Formatting the names of all links would cost more than the comparison.
+        let is_named = |link: &Link| name.starts_with(&*link.config().name) && link.name() == name;
+        links.find(|(_, _, slot)| is_named(&slot.link)).map(|(addr, bearer, _)| (addr, bearer))
     }
 
-    pub(crate) fn stats(&self) -> SwitchStats {
-        SwitchStats { deferred_bytes: self.deferral.total(), ..self.stats }
+    /// The media address that a link sends to.
+    pub(crate) fn link_media(&self, addr: NodeAddr, bearer: BearerId) -> Option<MediaAddr> {
+        self.get(&addr)?.peer.slot(bearer).map(|slot| slot.media)
+    }
+
+    /// Number of peers in contact whose bindings have all arrived.
+    pub(crate) fn informed(&self) -> usize {
+        self.values().filter(|entry| entry.peer.is_up() && entry.names.is_open()).count()
+    }
+
+    /// Receiving counters of the broadcast link, by peer, from an address on.
+    pub(crate) fn broadcasts_from(
+        &self,
+        first: NodeAddr,
+    ) -> impl Iterator<Item = (NodeAddr, NodeId, ReceiverStats)> {
+        self.range(first..).map(|(addr, m)| (*addr, m.peer.id, m.receiver.stats()))
+    }
+
+    /// Clears the counters of a link; false if there is no link of this name.
+    pub(crate) fn clear_link_stats(&mut self, name: &str) -> bool {
+        let Some((addr, bearer)) = self.find_link(name) else { return false };
+        let slot = self.get_mut(&addr).and_then(|entry| entry.peer.slot_mut(bearer));
+        slot.map(|slot| slot.link.clear_stats()).is_some()
+    }
+
+    /// Clears the counters of a peer's broadcasts; false if there is no such peer.
+    pub(crate) fn clear_broadcast_stats(&mut self, from: NodeAddr) -> bool {
+        self.get_mut(&from).map(|entry| entry.receiver.clear_stats()).is_some()
     }
 }

@@ -1,18 +1,10 @@
-//! Management of links: properties that can be changed while the node runs, and their ranges. Spec: tipc.md
-//! §13 (ranges).
+//! Management of a running node: what can be changed, its ranges, and why it is refused. Spec: tipc.md §13.
 
 use thiserror::Error;
 
-use super::Switch;
-use crate::addr::NodeAddr;
-use crate::broadcast::{MulticastPolicy, SMALLEST_WINDOW};
+use crate::config::BearerConfig;
 use crate::limits::{MAX_TOLERANCE_MS, MAX_WINDOW, MIN_TOLERANCE_MS, MIN_WINDOW};
-use crate::link::Link;
-use crate::outbox::BearerId;
-use crate::time::Time;
-
-/// Highest threshold of the neighbour monitor, nodes. Spec: tipc.md §13.
-const MAX_MONITOR_THRESHOLD: usize = 4095;
+use crate::link::{Link, LinkIo};
 
 /// A property of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +36,65 @@ impl LinkProperty {
     }
 }
 
+impl LinkProperty {
+    pub(super) fn apply(self, link: &mut Link, io: &mut LinkIo<'_>) {
+        match self {
+            Self::ToleranceMs(ms) => link.set_tolerance(ms, io),
+            Self::Priority(priority) => link.set_priority(priority, io),
+            Self::Window(window) => link.set_window(MIN_WINDOW, window),
+        }
+    }
+}
+
+/// A property of a bearer. Tolerance and MTU apply to existing links at once; the others apply to links created later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BearerProperty {
+    /// Priority of its links, 0 to 31.
+    Priority(u8),
+    /// Tolerance of its links, 50 to 30000 ms.
+    ToleranceMs(u32),
+    /// Largest window of its links, 50 to 8191 packets.
+    Window(u16),
+    /// Largest packet, bytes; a link that is up uses it after its next restart.
+    Mtu(u32),
+}
+
+impl BearerProperty {
+    pub(super) fn change(self, bearer: &mut BearerConfig) -> Result<(), PropertyError> {
+        let mut config = bearer.clone();
+        let (what, range) = match self {
+            Self::Priority(priority) => {
+                config.priority = priority;
+                ("priority", "0 to 31")
+            }
+            Self::ToleranceMs(ms) => {
+                config.tolerance_ms = ms;
+                ("tolerance", "50 to 30000 ms")
+            }
+            Self::Window(packets) => {
+                config.max_window = packets;
+                ("window", "50 to 8191 packets")
+            }
+            Self::Mtu(bytes) => {
+                config.mtu = bytes;
+                config.max_receive = config.max_receive.max(bytes);
+                ("MTU", "the medium's minimum to 65535 bytes")
+            }
+        };
+        check(config.check().is_ok(), what, range)?;
+        *bearer = config;
+        Ok(())
+    }
+
+    pub(super) fn apply(self, link: &mut Link, io: &mut LinkIo<'_>) {
+        match self {
+            Self::ToleranceMs(ms) => link.set_tolerance(ms, io),
+            Self::Mtu(bytes) => link.set_bearer_mtu(bytes as u16),
+            Self::Priority(_) | Self::Window(_) => {}
+        }
+    }
+}
+
 /// Reason why a property was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PropertyError {
@@ -60,56 +111,25 @@ pub enum PropertyError {
     },
 }
 
-fn check(ok: bool, what: &'static str, range: &'static str) -> Result<(), PropertyError> {
-    if ok { Ok(()) } else { Err(PropertyError::Range { what, range }) }
+/// Reason why a peer was not removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PeerError {
+    /// The address is that of the node itself.
+    #[error("this is the node itself")]
+    Own,
+    /// There is no such peer.
+    #[error("no peer has this address or identity (see the list of nodes)")]
+    Unknown,
+    /// The peer is up.
+    #[error("there is contact with the peer (a peer can be removed when it is down)")]
+    Up,
 }
 
-impl Switch {
-    pub(crate) fn set_link(
-        &mut self,
-        now: Time,
-        name: &str,
-        property: LinkProperty,
-    ) -> Result<(), PropertyError> {
-        property.check()?;
-        let (addr, bearer) = self.find_link(name).ok_or_else(|| PropertyError::NoLink(name.to_owned()))?;
-        self.with_peer(now, addr, |peer, ctx| {
-            peer.with_link(bearer, ctx, |link, io| match property {
-                LinkProperty::ToleranceMs(ms) => link.set_tolerance(ms, io),
-                LinkProperty::Priority(priority) => link.set_priority(priority, io),
-                LinkProperty::Window(window) => link.set_window(MIN_WINDOW, window),
-            });
-            peer.arm(ctx);
-        });
-        Ok(())
-    }
+/// The identity cannot be changed any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the node has joined its cluster, or has connections (set this before its first bearer)")]
+pub struct Joined;
 
-    pub(crate) fn find_link(&self, name: &str) -> Option<(NodeAddr, BearerId)> {
-        let peers = self.peers.values().map(|m| &m.peer);
-        let mut links = peers.flat_map(|p| p.links().map(|(bearer, slot)| (p.addr, bearer, slot)));
-        // Formatting the names of all links would cost more than the comparison.
-        let is_named = |link: &Link| name.starts_with(&*link.config().name) && link.name() == name;
-        links.find(|(_, _, slot)| is_named(&slot.link)).map(|(addr, bearer, _)| (addr, bearer))
-    }
-
-    pub(crate) fn set_multicast_policy(&mut self, policy: MulticastPolicy) -> Result<(), PropertyError> {
-        if let MulticastPolicy::Auto { ratio } = policy {
-            check((1..=100).contains(&ratio), "ratio", "1 to 100 percent")?;
-        }
-        self.methods.set_policy(policy);
-        Ok(())
-    }
-
-    pub(crate) fn set_broadcast_window(&mut self, window: u16) -> Result<(), PropertyError> {
-        let fits = (SMALLEST_WINDOW..=MAX_WINDOW).contains(&window);
-        check(fits, "broadcast window", "32 to 8191 packets")?;
-        self.bcast.set_window(window);
-        Ok(())
-    }
-
-    pub(crate) fn set_monitor_threshold(&mut self, nodes: usize) -> Result<(), PropertyError> {
-        check(nodes <= MAX_MONITOR_THRESHOLD, "monitor threshold", "0 to 4095 nodes")?;
-        self.bearers.set_monitor_threshold(nodes);
-        Ok(())
-    }
+pub(super) fn check(ok: bool, what: &'static str, range: &'static str) -> Result<(), PropertyError> {
+    if ok { Ok(()) } else { Err(PropertyError::Range { what, range }) }
 }

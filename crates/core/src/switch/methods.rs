@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::manage::{PropertyError, check};
 use crate::addr::ServiceRange;
 use crate::broadcast::{Choice, ClusterView, MulticastPolicy, SocketMethods};
 use crate::time::Time;
@@ -9,7 +10,7 @@ use crate::wire::Method;
 
 /// The methods of all sockets, and the policy of the node.
 #[derive(Debug, Default)]
-pub(super) struct Methods {
+pub(crate) struct Methods {
     policy: MulticastPolicy,
     of: BTreeMap<u32, SocketMethods>,
 }
@@ -19,12 +20,20 @@ impl Methods {
         self.policy
     }
 
-    pub(super) fn set_policy(&mut self, policy: MulticastPolicy) {
+    /// Sets the policy of the node.
+    ///
+    /// # Errors
+    /// [`PropertyError::Range`].
+    pub(crate) fn set_policy(&mut self, policy: MulticastPolicy) -> Result<(), PropertyError> {
+        if let MulticastPolicy::Auto { ratio } = policy {
+            check((1..=100).contains(&ratio), "ratio", "1 to 100 percent")?;
+        }
         self.policy = policy;
+        Ok(())
     }
 
     /// A socket sends by this method only, or again by the one that suits.
-    pub(super) fn force(&mut self, port: u32, method: Option<Method>) {
+    pub(crate) fn force(&mut self, port: u32, method: Option<Method>) {
         self.of.entry(port).or_default().force(method);
     }
 

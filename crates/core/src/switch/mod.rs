@@ -1,7 +1,12 @@
 //! The switch: the part of a node between sockets and bearers. Only it uses discovery, links, broadcast and
 //! names; these interact only through the values they return to it. Spec: tipc.md §6.
+//!
+//! | What | Where |
+//! |---|---|
+//! | from frames to messages; to a peer or a socket | `receive.rs`, `deliver.rs`; `transmit.rs` |
+//! | neighbours, links, contacts; bindings | `contact.rs`; `names.rs` |
+//! | each component, with what it owns | the other files |
 
-mod admin;
 mod announcement;
 mod barrier;
 mod bearers;
@@ -14,6 +19,7 @@ mod deliver;
 mod delivery;
 mod discovery;
 mod encryption;
+mod full;
 mod hold;
 mod info;
 mod manage;
@@ -24,98 +30,66 @@ mod peers;
 mod receive;
 mod senders;
 mod spread;
-mod timers;
 mod transmit;
-mod waiters;
 mod work;
 
 use std::collections::VecDeque;
 
 use bearers::Bearers;
 use bindings::Bindings;
-use connections::Connections;
+use deferral::Deferral;
 use delivery::Delivery;
+use hold::Holds;
+use manage::check;
 use methods::Methods;
-use peers::Peers;
+use peers::{PeerEntry, Peers};
 use senders::Senders;
+use spread::Spreads;
+use work::Work;
 
 pub(crate) use announcement::{ANNOUNCEMENT_MEMORY, Announcement, Told};
 pub(crate) use collecting::Collecting;
+pub(crate) use full::{Room, Waits};
 pub(crate) use spread::{Copy, STEP as SPREAD_STEP};
-pub(crate) use waiters::{Room, Waits};
 
 pub use barrier::Barrier;
-
-pub use admin::{BearerProperty, BroadcastInfo, Joined, MonitorInfo, PeerError};
-pub use info::{BearerInfo, LinkInfo, PeerInfo, SwitchStats};
-pub use manage::{LinkProperty, PropertyError};
+pub use info::{BearerInfo, BroadcastInfo, LinkInfo, MonitorInfo, PeerInfo, SwitchStats};
+pub use manage::{BearerProperty, Joined, LinkProperty, PeerError, PropertyError};
 pub use spread::Origin;
 
-use crate::addr::{NodeAddr, NodeId};
-use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender};
+use crate::addr::{ClusterId, NodeAddr, NodeId};
+use crate::broadcast::{BroadcastConfig, BroadcastSender, SMALLEST_WINDOW};
 use crate::config::{BearerConfig, BearerError, StackConfig};
-use crate::crypto::Encryption;
+use crate::crypto::{Encryption, Own};
 use crate::discovery::{Discoverer, DiscovererConfig, OwnAddress};
 use crate::event::Event;
-use crate::link::{DownReason, Parts};
-use crate::names::replica::{Memory, NoMemory};
-use crate::names::{Bulk, NameReceiver, NameTable};
-use crate::node::peer::Peer;
+use crate::limits::MAX_WINDOW;
+use crate::link::DownReason;
+use crate::names::NameTable;
+use crate::node::state::State;
 use crate::outbox::{BearerId, FrameBatch};
 use crate::pool::Pool;
 use crate::rng::Rng;
 use crate::time::Time;
-use crate::wire::{MediaAddr, Method};
+use crate::timers::{Timer, Timers};
+use crate::wire::MediaAddr;
 
 /// Maximum number of events waiting to be read; the oldest are dropped if they are not read.
 const MAX_EVENTS: usize = 4096;
 
-/// A peer node, with the state that other modules keep for it.
-#[derive(Debug)]
-struct PeerEntry {
-    peer: Peer,
-    /// Receives its broadcasts.
-    receiver: BroadcastReceiver,
-    /// Receives its bindings and applies them to the table.
-    names: NameReceiver,
-    /// Its number among the peers that have never had a link.
-    stranger: Option<u64>,
-    /// Its packets that arrive in parts.
-    parts: Parts,
-    /// Its delivered messages are being dispatched.
-    dispatching: bool,
-    /// Congested levels last reported for it; see [`Peer::congestion`].
-    congestion: u8,
-    /// Whether its messages wait for a full receiver.
-    hold: hold::Hold,
-    /// Memory of its early packets.
-    deferred: deferral::Deferred,
-    /// Number of the present or last contact.
-    contact: u64,
-    /// By link selector: number of the next update that was not sent on that link.
-    next_unsent: [u64; 2],
-    /// What is left of the bulk for it.
-    bulk: Option<Bulk>,
-}
-
-impl PeerEntry {
-    fn new(peer: Peer, own: NodeAddr) -> Self {
-        Self {
-            receiver: BroadcastReceiver::new(own, peer.capabilities),
-            peer,
-            names: NameReceiver::new(),
-            stranger: None,
-            parts: Parts::default(),
-            dispatching: false,
-            congestion: 0,
-            hold: hold::Hold::default(),
-            deferred: deferral::Deferred::default(),
-            contact: 0,
-            next_unsent: [0; 2],
-            bulk: None,
-        }
-    }
-}
+const TIMERS: Timers<Switch> = Timers(&[
+    Timer {
+        due: |switch, _| switch.encryption.rekey_at().unwrap_or(Time::NEVER),
+        handle: Switch::rekey_timeout,
+    },
+    Timer { due: |switch, _| switch.pool.trim_due(), handle: |switch, now| switch.pool.trim_timeout(now) },
+    Timer { due: |switch, _| switch.bearers.discovery_deadline(), handle: Switch::discovery_timeouts },
+    Timer {
+        due: |switch, _| if switch.bindings.has_work() { Time::ZERO } else { Time::NEVER },
+        handle: Switch::continue_bindings,
+    },
+    Timer { due: |switch, _| switch.peers.next_tick(), handle: Switch::tick_peers },
+]);
 
 /// A node without its sockets.
 #[derive(Debug)]
@@ -123,21 +97,20 @@ pub(crate) struct Switch {
     config: StackConfig,
     rng: Rng,
     own: Option<OwnAddress>,
-    bearers: Bearers,
-    peers: Peers,
+    pub(crate) bearers: Bearers,
+    pub(crate) peers: Peers,
     bcast: BroadcastSender,
-    methods: Methods,
+    pub(crate) methods: Methods,
     pub(crate) bindings: Bindings,
-    connections: Connections,
     pub(crate) delivery: Delivery,
     /// Multicasts that take several steps, and what waits behind them.
-    pub(crate) spreads: spread::Spreads,
+    pub(crate) spreads: Spreads,
     pub(crate) senders: Senders,
-    draining: hold::Draining,
-    pub(crate) work: work::Work,
-    deferral: deferral::Deferral,
+    holds: Holds,
+    pub(crate) work: Work,
+    deferral: Deferral,
     pub(crate) frames: FrameBatch,
-    encryption: Encryption,
+    pub(crate) encryption: Encryption,
     /// Time of the last call that received it.
     now: Time,
     pub(crate) pool: Pool,
@@ -169,13 +142,12 @@ impl Switch {
             bearers: Bearers::default(),
             peers: Peers::default(),
             methods: Methods::default(),
-            connections: Connections::default(),
             delivery: Delivery::default(),
-            spreads: spread::Spreads::default(),
+            spreads: Spreads::default(),
             senders: Senders::default(),
-            draining: hold::Draining::default(),
-            work: work::Work::default(),
-            deferral: deferral::Deferral::default(),
+            holds: Holds::default(),
+            work: Work::default(),
+            deferral: Deferral::default(),
             frames: FrameBatch::default(),
             encryption,
             now,
@@ -217,11 +189,6 @@ impl Switch {
         self.events.pop_front()
     }
 
-    /// The next node to which contact was lost, for groups.
-    pub(crate) fn next_lost(&mut self) -> Option<NodeAddr> {
-        self.peers.next_lost()
-    }
-
     pub(crate) fn enable_bearer(&mut self, now: Time, config: BearerConfig) -> Result<BearerId, BearerError> {
         config.check()?;
         let (id, config) = self.bearers.admit(config)?;
@@ -245,10 +212,6 @@ impl Switch {
         self.bearers.remove(id);
     }
 
-    pub(crate) fn informed_peers(&self) -> usize {
-        self.peers.values().filter(|entry| entry.peer.is_up() && entry.names.is_open()).count()
-    }
-
     /// The medium of a bearer reports that the node with this address on it is gone.
     pub(crate) fn lose_neighbour(&mut self, now: Time, id: BearerId, address: MediaAddr) {
         let has_left = |entry: &PeerEntry| entry.peer.slot(id).is_some_and(|slot| slot.media == address);
@@ -268,26 +231,161 @@ impl Switch {
         self.forget_bindings(now, port);
         self.delivery.close(port);
         self.methods.forget(port);
-        self.connections.remove(port);
-    }
-
-    pub(crate) fn share_names(&mut self, memory: Box<dyn Memory>) -> Result<(), NoMemory> {
-        self.bindings.table_mut().share(memory)
-    }
-
-    pub(crate) fn set_binding_limit(&mut self, limit: usize) {
-        self.bindings.table_mut().set_limit(limit);
     }
 
     pub(crate) fn table(&self) -> &NameTable {
         self.bindings.table()
     }
 
-    pub(crate) fn force_method(&mut self, port: u32, method: Option<Method>) {
-        self.methods.force(port, method);
-    }
-
     pub(crate) fn next_random(&mut self) -> u64 {
         self.rng.next_u64()
+    }
+
+    fn own(&self) -> Own {
+        Own { id: self.identity().unwrap_or_default(), addr: self.own_node() }
+    }
+
+    pub(crate) fn cluster(&self) -> ClusterId {
+        self.own.as_ref().map_or(self.config.cluster, OwnAddress::cluster)
+    }
+
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.own.as_ref().is_some_and(OwnAddress::is_legacy)
+    }
+
+    pub(crate) fn deadline(&self) -> Time {
+        TIMERS.deadline(self, self.now)
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        TIMERS.handle(self, now);
+    }
+
+    pub(crate) fn stats(&self) -> SwitchStats {
+        SwitchStats { deferred_bytes: self.deferral.total(), ..self.stats }
+    }
+
+    pub(crate) fn begin_barrier(&self, now: Time) -> Barrier {
+        Barrier::begin(now, &self.peers, &self.bcast)
+    }
+
+    /// The peers that a barrier waits for; asks them for their acknowledgements from time to time.
+    pub(crate) fn awaited(&mut self, now: Time, barrier: &mut Barrier) -> Vec<NodeAddr> {
+        let awaited = barrier.awaited(&self.peers, &self.bcast);
+        if !awaited.is_empty() && barrier.asks(now) {
+            for addr in &awaited {
+                self.with_peer(now, *addr, |peer, ctx| peer.probe(ctx));
+            }
+        }
+        awaited
+    }
+
+    /// Changes a property of the link with this name.
+    pub(crate) fn set_link(
+        &mut self,
+        now: Time,
+        name: &str,
+        property: LinkProperty,
+    ) -> Result<(), PropertyError> {
+        property.check()?;
+        let found = self.peers.find_link(name);
+        let (addr, bearer) = found.ok_or_else(|| PropertyError::NoLink(name.to_owned()))?;
+        self.with_peer(now, addr, |peer, ctx| {
+            peer.with_link(bearer, ctx, |link, io| property.apply(link, io));
+            peer.arm(ctx);
+        });
+        Ok(())
+    }
+
+    /// Changes a property of a bearer; false if there is no such bearer.
+    pub(crate) fn set_bearer(
+        &mut self,
+        now: Time,
+        id: BearerId,
+        property: BearerProperty,
+    ) -> Result<bool, PropertyError> {
+        if !self.bearers.set(id, property)? {
+            return Ok(false);
+        }
+        let peers: Vec<NodeAddr> = self.peers.keys().copied().collect();
+        for addr in peers {
+            self.with_peer(now, addr, |peer, ctx| {
+                peer.with_link(id, ctx, |link, io| property.apply(link, io));
+                peer.arm(ctx);
+            });
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn set_broadcast_window(&mut self, window: u16) -> Result<(), PropertyError> {
+        let fits = (SMALLEST_WINDOW..=MAX_WINDOW).contains(&window);
+        check(fits, "broadcast window", "32 to 8191 packets")?;
+        self.bcast.set_window(window);
+        Ok(())
+    }
+
+    pub(crate) fn broadcast_info(&self) -> BroadcastInfo {
+        BroadcastInfo { window: self.bcast.window(), policy: self.methods.policy(), sent: self.bcast.stats() }
+    }
+
+    /// Clears the sending counters of the broadcast link, or with a peer the counters of its broadcasts.
+    pub(crate) fn clear_broadcast_stats(&mut self, from: Option<NodeAddr>) -> bool {
+        match from {
+            Some(from) => self.peers.clear_broadcast_stats(from),
+            None => {
+                self.bcast.clear_stats();
+                true
+            }
+        }
+    }
+
+    /// Removes a peer that is down.
+    pub(crate) fn forget_peer(&mut self, addr: NodeAddr) -> Result<(), PeerError> {
+        if addr == self.own_node() {
+            return Err(PeerError::Own);
+        }
+        let entry = self.peers.get(&addr).ok_or(PeerError::Unknown)?;
+        if !matches!(entry.peer.state, State::SelfDownPeerDown | State::SelfDownPeerLeaving) {
+            return Err(PeerError::Up);
+        }
+        self.remove_peer(addr);
+        Ok(())
+    }
+
+    /// Changes cluster, identity or address while no other node can know the old ones.
+    pub(crate) fn rename(
+        &mut self,
+        now: Time,
+        cluster: Option<ClusterId>,
+        identity: Option<NodeId>,
+        address: Option<NodeAddr>,
+    ) -> Result<(), Joined> {
+        if !self.bearers.is_empty() || !self.peers.is_empty() || self.delivery.has_connections() {
+            return Err(Joined);
+        }
+        let old = self.own_node();
+        if let Some(cluster) = cluster {
+            self.config.cluster = cluster;
+            self.bcast.set_cluster(cluster);
+        }
+        let (config, rng) = (&mut self.config, &mut self.rng);
+        let own = match (address, identity, &self.own) {
+            (Some(address), _, _) => Some(OwnAddress::explicit(address, config.cluster, rng)),
+            (None, Some(identity), _) => Some(OwnAddress::with_final_address(identity, config.cluster, rng)),
+            (None, None, Some(own)) => Some(own.clone().with_cluster(config.cluster)),
+            (None, None, None) => None,
+        };
+        let Some(own) = own else { return Ok(()) };
+        let legacy = own.is_legacy();
+        self.own = Some(own);
+        if self.own_node() != old {
+            if !old.is_none() {
+                self.withdraw_internal(now, names::node_binding(old));
+            }
+            self.bindings.table_mut().set_legacy(legacy);
+            self.address_final(now);
+        }
+        Ok(())
     }
 }

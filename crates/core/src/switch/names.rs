@@ -177,8 +177,17 @@ impl Switch {
         }
     }
 
+    /// Goes on with bindings of lost nodes and for new neighbours, which wait for nothing but the next call.
+    pub(super) fn continue_bindings(&mut self, now: Time) {
+        self.work.begin_timers();
+        if let Some(lost) = self.bindings.first_leaving() {
+            self.withdraw_some_names_of(lost);
+        }
+        self.continue_next_bulk(now);
+    }
+
     /// Goes on with the next bulk.
-    pub(super) fn continue_next_bulk(&mut self, now: Time) {
+    fn continue_next_bulk(&mut self, now: Time) {
         let Some(addr) = self.bindings.take_bulk() else { return };
         if self.continue_bulk(now, addr) {
             self.bindings.postpone_bulk(addr);

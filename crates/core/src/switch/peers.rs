@@ -4,17 +4,72 @@
 use core::ops::RangeBounds;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
-use super::PeerEntry;
+use super::deferral::Deferred;
+use super::hold::Hold;
 use crate::addr::{NodeAddr, NodeId};
+use crate::broadcast::BroadcastReceiver;
 use crate::discovery::{KnownNodes, Neighbour};
 use crate::limits::{CAPABILITIES, MAX_PEERS};
+use crate::link::Parts;
+use crate::names::{Bulk, NameReceiver};
+use crate::node::peer::Peer;
 use crate::time::Time;
+
+/// Time for which a node that is down is remembered, milliseconds. Spec: tipc.md §6.6.
+const RETENTION_MS: u64 = 300_000;
+
+/// A peer node, with the state that other modules keep for it.
+#[derive(Debug)]
+pub(crate) struct PeerEntry {
+    pub(super) peer: Peer,
+    /// Receives its broadcasts.
+    pub(super) receiver: BroadcastReceiver,
+    /// Receives its bindings and applies them to the table.
+    pub(super) names: NameReceiver,
+    /// Its number among the peers that have never had a link.
+    pub(super) stranger: Option<u64>,
+    /// Its packets that arrive in parts.
+    pub(super) parts: Parts,
+    /// Its delivered messages are being dispatched.
+    pub(super) dispatching: bool,
+    /// Congested levels last reported for it; see [`Peer::congestion`].
+    pub(super) congestion: u8,
+    /// Whether its messages wait for a full receiver.
+    pub(super) hold: Hold,
+    /// Memory of its early packets.
+    pub(super) deferred: Deferred,
+    /// Number of the present or last contact.
+    pub(super) contact: u64,
+    /// By link selector: number of the next update that was not sent on that link.
+    pub(super) next_unsent: [u64; 2],
+    /// What is left of the bulk for it.
+    pub(super) bulk: Option<Bulk>,
+}
+
+impl PeerEntry {
+    pub(super) fn new(peer: Peer, own: NodeAddr) -> Self {
+        Self {
+            receiver: BroadcastReceiver::new(own, peer.capabilities),
+            peer,
+            names: NameReceiver::new(),
+            stranger: None,
+            parts: Parts::default(),
+            dispatching: false,
+            congestion: 0,
+            hold: Hold::default(),
+            deferred: Deferred::default(),
+            contact: 0,
+            next_unsent: [0; 2],
+            bulk: None,
+        }
+    }
+}
 
 /// All peers, by address.
 ///
 /// The identity and the capabilities of a peer change by [`Self::renew`] only.
 #[derive(Debug, Default)]
-pub(super) struct Peers {
+pub(crate) struct Peers {
     all: BTreeMap<NodeAddr, PeerEntry>,
     /// A host can claim one identity at several addresses.
     identities: BTreeSet<(NodeId, NodeAddr)>,
@@ -71,6 +126,12 @@ impl Peers {
         self.ticks.first().map_or(Time::NEVER, |(at, _)| *at)
     }
 
+    /// Whether a peer has been down for so long that nothing of it is remembered.
+    pub(super) fn is_forgotten(&self, now: Time, addr: NodeAddr) -> bool {
+        let peer = self.all.get(&addr).map(|entry| &entry.peer);
+        peer.is_none_or(|peer| !peer.is_up() && now >= peer.down_since.plus_millis(RETENTION_MS))
+    }
+
     /// Takes out a peer whose timers are due: [`Self::reschedule`] puts it back.
     pub(super) fn take_tick(&mut self, now: Time) -> Option<NodeAddr> {
         let (at, addr) = self.ticks.first().copied().filter(|(at, _)| *at <= now)?;
@@ -92,7 +153,7 @@ impl Peers {
     }
 
     /// The next peer to which contact was lost since the last call.
-    pub(super) fn next_lost(&mut self) -> Option<NodeAddr> {
+    pub(crate) fn next_lost(&mut self) -> Option<NodeAddr> {
         self.lost.pop_front()
     }
 
@@ -199,7 +260,6 @@ impl KnownNodes for Peers {
 mod tests {
     use super::*;
     use crate::discovery::Relation;
-    use crate::node::peer::Peer;
     use crate::rng::Rng;
     use crate::wire::MediaAddr;
 

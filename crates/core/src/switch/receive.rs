@@ -4,7 +4,7 @@ use super::Switch;
 use super::encryption::Carried;
 use crate::addr::NodeAddr;
 use crate::broadcast::{self, BroadcastIo};
-use crate::discovery::KnownNodes;
+use crate::discovery::{KnownNodes, Refusal};
 use crate::error::WireError;
 use crate::event::{Drop, Event};
 use crate::link::{DownReason, Link};
@@ -42,7 +42,7 @@ impl Switch {
     }
 
     /// Processes a packet that arrived in clear text, or that was decrypted. The result is that of [`Self::receive`].
-    pub(super) fn process(
+    fn process(
         &mut self,
         now: Time,
         bearer: BearerId,
@@ -67,7 +67,7 @@ impl Switch {
     fn take_middle(&mut self, bearer: BearerId, view: View<'_>) -> bool {
         let own = self.own_node();
         let is_fragment = view.user() == User::Fragmenter && !view.non_sequenced();
-        if !is_fragment || own.is_none() || view.dest_node() != Some(own) || !self.draining.is_empty() {
+        if !is_fragment || own.is_none() || view.dest_node() != Some(own) || self.holds.is_draining() {
             return false;
         }
         let addr = view.prev_node();
@@ -121,12 +121,19 @@ impl Switch {
         } else if self.bcast.acked(addr) != Some(view.bcast_ack()) {
             self.with_broadcast(|bcast, io| broadcast::receive_ack(bcast, now, addr, view, io));
         }
-        self.monitor_state(addr, bearer, view);
+        if protocol
+            && let Some(entry) = self.peers.get_mut(&addr)
+            && !self.bearers.monitor_state(&mut entry.peer, bearer, view)
+        {
+            self.stats.monitor_records_refused += 1;
+        }
         if !protocol {
             if self.is_hold_full(addr) {
                 return Err(Drop::Held);
             }
-            self.make_room(now, addr, bearer, view);
+            if self.deferral.has_unproven() {
+                self.make_room(now, addr, bearer, view);
+            }
         }
         let passed = self.with_peer(now, addr, |peer, ctx| {
             if peer.slot(bearer).is_none() {
@@ -208,6 +215,94 @@ impl Switch {
             self.send_state(now, addr, bearer);
         }
         Ok(())
+    }
+
+    /// Opens an encrypted frame and processes the packet in it. The result is that of [`Self::receive`].
+    fn receive_encrypted(&mut self, now: Time, bearer: BearerId, frame: &[u8]) -> Result<bool, Drop> {
+        if !self.encryption.has_keys() {
+            return Err(Drop::Encrypted);
+        }
+        let own = self.own();
+        let sender = self.peers.sender(own, bearer, frame)?;
+        let id = sender.id;
+        if id == own.id {
+            return Ok(false); // many media return a broadcast to its sender
+        }
+        let (peers, mut old_reset) = (&self.peers, None);
+        let opened = self.encryption.open(now, own, sender, frame, |view| {
+            if view.user() == User::LinkProtocol && view.link_type() == LinkProtocolType::Reset {
+                old_reset = Some(view.prev_node());
+            }
+            peers.judge(bearer, id, view)
+        });
+        if let (Err(Drop::Replayed), Some(addr)) = (&opened, old_reset) {
+            // It may be of a peer that has restarted, whose answer will prove it.
+            self.with_peer(now, addr, |peer, ctx| peer.tell_session(bearer, ctx));
+        }
+        let opened = opened?;
+        let view = View::parse(&opened.0).map_err(Drop::Malformed)?;
+        let processed = self.process(now, bearer, view, Carried::Encrypted);
+        self.encryption.recycle(opened);
+        processed
+    }
+
+    /// Why a frame in clear text is refused.
+    fn refuse_clear_text(&mut self, frame: &[u8]) -> Drop {
+        if let Err(error) = View::parse(frame) {
+            return Drop::Malformed(error);
+        }
+        self.encryption.refused_clear_text();
+        Drop::ClearText
+    }
+
+    /// Processes a discovery message.
+    fn receive_discovery(&mut self, now: Time, id: BearerId, view: View<'_>) -> Result<(), Drop> {
+        let mut outputs = Vec::new();
+        let bearer = self.bearers.get_mut(id);
+        let (Some(bearer), Some(own)) = (bearer, self.own.as_mut()) else { return Err(Drop::NoLink) };
+        let result = bearer.discoverer.receive(now, view, own, &self.peers, &mut outputs);
+        self.act_on_discovery(now, id, outputs);
+        match result {
+            Ok(()) | Err(Refusal::Own | Refusal::Phase) => Ok(()),
+            Err(refusal) => {
+                if matches!(refusal, Refusal::DuplicateAddress(_)) {
+                    self.event(Event::DuplicateAddress(view.prev_node()));
+                }
+                Err(Drop::Discovery(refusal))
+            }
+        }
+    }
+
+    /// Whether a peer has no room for a packet: it sends more than its window while its messages wait for a turn.
+    fn is_hold_full(&self, addr: NodeAddr) -> bool {
+        self.has_work() && self.peers.get(&addr).is_some_and(|entry| entry.hold.is_full())
+    }
+
+    /// Makes room for an early packet of a proven peer: takes down the links of peers that are not proven. Dropping
+    /// only their packets would stall the links, because kept packets are acknowledged by gap blocks.
+    fn make_room(&mut self, now: Time, addr: NodeAddr, bearer: BearerId, view: View<'_>) {
+        let is_early = self.link(addr, bearer).is_some_and(|link| link.rcv_nxt() != view.seqno());
+        if is_early {
+            self.evict_for(now, addr, view.size());
+        }
+    }
+
+    /// Evicts peers that are not proven, the largest first, until a proven one may keep a packet of `size` bytes.
+    fn evict_for(&mut self, now: Time, addr: NodeAddr, size: usize) {
+        while let Some(entry) = self.peers.get(&addr)
+            && let Some(victim) = self.deferral.victim(&entry.deferred, size)
+        {
+            self.stats.deferrals_evicted += 1;
+            self.reset_peer(now, victim, DownReason::Memory);
+        }
+    }
+
+    /// Takes the links of a peer down if it has begun more than it may and the node's memory is used up.
+    fn shed(&mut self, now: Time, addr: NodeAddr) {
+        if self.peers.get(&addr).is_some_and(|entry| self.deferral.exceeds(&entry.deferred)) {
+            self.stats.deferrals_evicted += 1;
+            self.reset_peer(now, addr, DownReason::Memory);
+        }
     }
 
     /// The node that a frame names as its sender. One that is not known has the address of its identity.

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::waiters::Waiters;
+use super::full::FullReceivers;
 use crate::addr::NodeAddr;
 
 /// Senders of this node that wait, and what they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Senders {
-    /// Those that wait for receivers.
-    pub(crate) waiters: Waiters,
+    /// Those that wait for full receivers.
+    pub(crate) receivers: FullReceivers,
     /// Sockets that may send to a node again.
     woken: VecDeque<(u32, NodeAddr)>,
     /// The congested nodes and their levels; see [`crate::node::peer::Peer::congestion`].

@@ -1,11 +1,14 @@
 //! Outgoing messages: to a local socket, over a link, or over the broadcast link.
 
 use super::Switch;
-use super::collecting::Reach;
-use crate::addr::{Importance, NodeAddr, PortId, ServiceAddr};
+use super::collecting::{Collecting, Reach};
+use crate::addr::{Importance, NodeAddr, ServiceAddr, ServiceRange};
 use crate::broadcast::{self, ClusterView, start_switch};
+use crate::crypto::{Key, KeyUse, SetKeyError};
+use crate::discovery::KnownNodes;
 use crate::limits::{CAPABILITIES, MAX_MESSAGE, capability};
 use crate::link::{Accepted, SendFault};
+use crate::outbox::FrameBatch;
 use crate::socket::{Resolved, SubmitError, Submitted};
 use crate::time::Time;
 use crate::wire::{Message, Method};
@@ -40,14 +43,6 @@ impl Switch {
             None if node.is_none() => self.bcast.is_congested(importance) || self.senders.has_congestion(),
             None => false,
         }
-    }
-
-    pub(crate) fn register_connection(&mut self, port: u32, peer: PortId) {
-        self.connections.insert(port, peer);
-    }
-
-    pub(crate) fn unregister_connection(&mut self, port: u32) {
-        self.connections.remove(port);
     }
 
     /// Sends a message of a local socket.
@@ -254,6 +249,108 @@ impl Switch {
             Ok(broadcast::Accepted::Sent) => Ok(Submitted::Done),
             Ok(broadcast::Accepted::Congested) => Ok(Submitted::Congested(NodeAddr::NONE)),
             Err(_) => Err(SubmitError::NoBuffers),
+        }
+    }
+
+    /// Begins to collect the receivers of a multicast.
+    pub(super) fn begin_collecting(&mut self, message: Message, range: ServiceRange, reach: Reach) {
+        let origin = self.origin(&message);
+        self.spreads.add_collecting(origin, Collecting::new(message, range, reach));
+    }
+
+    /// Collects some receivers; true if all are known.
+    pub(crate) fn collect(&self, collecting: &mut Collecting) -> bool {
+        let is_own = self.is_self(collecting.message.origin_node());
+        collecting.step(self.bindings.table(), &self.delivery, is_own)
+    }
+
+    /// All receivers are known: sends the message to those on other nodes.
+    pub(crate) fn send_collected(
+        &mut self,
+        now: Time,
+        collected: &Collecting,
+    ) -> Result<Submitted, SubmitError> {
+        let message = &collected.message;
+        let remote: Vec<NodeAddr> = collected.nodes().filter(|node| self.is_reachable(*node)).collect();
+        if !remote.is_empty() {
+            let sent = self.multicast_remote(now, message, &remote);
+            if !self.delivery.is_open(message.origin_port()) {
+                // Its socket has been closed.
+                self.methods.forget(message.origin_port());
+            }
+            return sent;
+        }
+        if collected.is_unreachable() { Err(SubmitError::Unreachable) } else { Ok(Submitted::Done) }
+    }
+
+    /// The frames to send, encrypted if the node has a key.
+    pub(crate) fn outgoing(&mut self) -> &mut FrameBatch {
+        let (own, now) = (self.own(), self.now);
+        let peers = &self.peers;
+        self.encryption.outgoing(now, own, &mut self.frames, |addr| peers.identity_of(addr))
+    }
+
+    /// Sets a key, and hands it to the peers if this node sends with it.
+    pub(crate) fn set_key(&mut self, now: Time, key_use: KeyUse, key: Key) -> Result<(), SetKeyError> {
+        self.now = now;
+        let is_own = self.encryption.set_key(now, self.identity(), key_use, key)?;
+        self.apply_overhead();
+        if is_own {
+            self.distribute_key(now);
+        }
+        Ok(())
+    }
+
+    /// Removes all keys.
+    pub(crate) fn flush_keys(&mut self) {
+        self.encryption.flush();
+        self.apply_overhead();
+    }
+
+    /// Makes a new session key and hands it to the peers.
+    pub(crate) fn rekey(&mut self, now: Time) -> Result<(), SetKeyError> {
+        self.now = now;
+        self.encryption.rekey(now)?;
+        self.distribute_key(now);
+        Ok(())
+    }
+
+    pub(super) fn rekey_timeout(&mut self, now: Time) {
+        if self.encryption.rekey_at().is_some_and(|at| at <= now) {
+            self.rekey(now).ok(); // an unfinished change of keys comes first
+        }
+    }
+
+    /// Packets become smaller or larger by what encryption adds.
+    fn apply_overhead(&mut self) {
+        let bytes = self.encryption.overhead();
+        self.bcast.set_overhead(bytes);
+        for entry in self.peers.values_mut() {
+            entry.peer.set_overhead(bytes as u16);
+        }
+    }
+
+    fn distribute_key(&mut self, now: Time) {
+        let peers = self.peers.iter().filter(|(_, entry)| entry.peer.is_up());
+        for addr in peers.map(|(addr, _)| *addr).collect::<Vec<_>>() {
+            self.send_key(now, addr);
+        }
+    }
+
+    fn send_key(&mut self, now: Time, to: NodeAddr) {
+        if let Some(message) = self.encryption.distribution(self.own_node(), to) {
+            self.send_to_peer(now, to, message, 0).ok(); // a peer without contact asks when it is back
+        }
+    }
+
+    /// Handles the passing of time for the keys of a peer.
+    pub(super) fn tick_keys(&mut self, now: Time, addr: NodeAddr) {
+        let Some(id) = self.peers.identity_of(addr).filter(|_| self.encryption.is_on()) else { return };
+        if self.encryption.tick(now, &id) {
+            self.send_key(now, addr);
+        }
+        if self.encryption.introduce_waiting(now) {
+            self.distribute_key(now);
         }
     }
 }

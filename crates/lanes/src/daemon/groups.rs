@@ -1,4 +1,4 @@
-//! Lanes between the members of a group. Decision 39.
+//! Lanes between the members of a group. Decision 50.
 //!
 //! A socket's messages use lanes while there is one to each member of its group; otherwise all go through the node. So
 //! each member gets all messages of this socket by one path, which keeps their order.

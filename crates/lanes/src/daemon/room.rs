@@ -1,5 +1,5 @@
 //! Programs that poll until a full lane has room: if the reader frees none in time, the daemon ends the wait, and the
-//! next send finds that the receiver does not read. Decision 22.
+//! next send finds that the receiver does not read. Decision 50.
 
 use utipc_core::Time;
 

@@ -1,4 +1,4 @@
-//! Lanes between members of a group (decision 39): which members have them, when they begin, and what follows their
+//! Lanes between members of a group (decision 50): which members have them, when they begin, and what follows their
 //! end.
 
 use utipc_attach::{Failure, LaneCall, LaneEnd, Notice, ProcessCall, Reply, Request, SocketCall};

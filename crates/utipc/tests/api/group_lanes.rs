@@ -1,4 +1,4 @@
-//! Members of a group on one daemon exchange messages by lanes (decision 39). Each member is an attachment of its own,
+//! Members of a group on one daemon exchange messages by lanes (decision 50). Each member is an attachment of its own,
 //! as in another process.
 
 use std::sync::atomic::{AtomicBool, Ordering};

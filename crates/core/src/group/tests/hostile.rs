@@ -43,7 +43,7 @@ fn a_duplicate_acknowledgement_does_not_count_for_another_member() {
     assert_eq!(group.blocked_by(), None);
     // Nothing is awaited: more of them change nothing.
     group.control(members[0], Control::Ack { acked: 1 });
-    assert_eq!(group.awaited, 0);
+    assert_eq!(group.sending.awaited(), 0);
     assert_eq!(group.may_send_to_all(1), Ok(()));
 }
 
@@ -55,7 +55,7 @@ fn a_member_cannot_send_more_than_its_window() {
         accepted += u32::from(group.receive(members[0], broadcast(9, b'x'), ROOM));
     }
     assert_eq!(accepted, u32::from(2 * IDLE_WINDOW), "its window, and one more that may be under way");
-    assert!(group.deferred_bytes < 200 * usize::from(2 * IDLE_WINDOW));
+    assert!(group.members.counts().1 < 200 * usize::from(2 * IDLE_WINDOW));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn every_mixture_of_messages_keeps_the_counters_balanced() {
                 group.control(member, Control::Leave { sync_point: number })
             }
             4 => group.control(member, Control::Advertise { window: number }),
-            5 => group.control(member, Control::Ack { acked: group.next }),
+            5 => group.control(member, Control::Ack { acked: group.next_broadcast() }),
             6 => group.control(member, Control::Reclaim),
             7 => group.control(member, Control::Remit { window: rng.next_u32() as u16 }),
             8 if group.may_send_to_all(1).is_ok() => group.sent_to_all(1),
@@ -148,13 +148,18 @@ fn every_mixture_of_messages_keeps_the_counters_balanced() {
         }
         group.take_controls();
         group.take_ready();
-        let active = group.members.values().filter(|m| m.state.is_active()).count();
-        let owing = group.members.values().filter(|m| m.owes_ack).count();
-        let deferred: usize = group.members.values().map(Member::deferred_bytes).sum();
-        assert_eq!((group.places, group.awaited, group.deferred_bytes), (active, owing, deferred));
-        let listed = group.members.values().filter(|m| m.state == MemberState::Active).count();
-        assert_eq!(group.active.len(), listed);
-        let joining = group.members.values().filter(|m| m.state == MemberState::Joining).count();
-        assert_eq!(group.joining.len(), joining);
+        let count = |of: fn(&Member) -> bool| group.members.iter().filter(|(_, member)| of(member)).count();
+        let deferred: usize = group.members.iter().map(|(_, member)| member.deferred_bytes()).sum();
+        assert_eq!(group.sending.awaited(), count(|member| member.owes_ack));
+        assert_eq!(
+            group.places.counts(),
+            [
+                count(|member| member.state.is_active()),
+                count(|member| member.state == MemberState::Active),
+                count(|member| member.state == MemberState::Pending),
+            ]
+        );
+        let joining = count(|member| member.state == MemberState::Joining);
+        assert_eq!(group.members.counts(), (joining, deferred));
     }
 }

@@ -1,5 +1,7 @@
 //! Policies for slow members. Spec: tipc.md §9.8.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::time::Time;
 use policy::{ACCEPTS_EVICT, TOO_SLOW};
@@ -158,7 +160,7 @@ fn the_newest_message_of_each_key_follows_when_the_member_reads() {
     assert_eq!(group.choose(2, 1, |_| false), Ok(members[1]));
     assert_eq!(take_kept(&mut group), "c");
     assert!(!group.is_slow(members[0], 1));
-    assert_eq!((group.kept_bytes, group.keeping.len()), (0, 0));
+    assert_eq!((group.slow.kept_bytes(), group.slow.members().1.len()), (0, 0));
 }
 
 #[test]
@@ -181,13 +183,13 @@ fn keys_and_memory_of_a_member_are_bounded() {
         }
         assert_eq!(slow(&group, *member), (97, 0, 3));
     }
-    let bytes = group.kept_bytes;
+    let bytes = group.slow.kept_bytes();
     group.skip(members[0], 1000, kept(1), 0);
-    assert!(group.kept_bytes <= bytes, "no memory is left to the user");
+    assert!(group.slow.kept_bytes() <= bytes, "no memory is left to the user");
     group.control(members[0], Control::Leave { sync_point: 0 });
-    assert_eq!(group.kept_bytes, bytes / 2);
+    assert_eq!(group.slow.kept_bytes(), bytes / 2);
     group.node_lost(PEER);
-    assert_eq!((group.kept_bytes, group.keeping.len()), (0, 0));
+    assert_eq!((group.slow.kept_bytes(), group.slow.members().1.len()), (0, 0));
 }
 
 #[test]
@@ -217,7 +219,7 @@ fn a_slow_member_is_evicted_after_the_limit() {
     assert_eq!(group.take_controls(), [(members[0], Control::Leave { sync_point: 0 })]);
     assert!(!group.receive(members[0], broadcast(0, b'a'), ROOM), "it is no member any more");
     group.sent_to_all(1);
-    assert_eq!(group.awaited, 1, "no acknowledgement of it is awaited");
+    assert_eq!(group.sending.awaited(), 1, "no acknowledgement of it is awaited");
 }
 
 #[test]
@@ -255,7 +257,7 @@ fn a_member_that_does_not_acknowledge_is_evicted_too() {
     group.control(members[1], Control::Ack { acked: 1 });
     assert_eq!(group.may_send_to_all(1), Err(Refused::Ack(members[0])));
     group.handle_timeout(Time::from_millis(500));
-    assert_eq!((state(&group, members[0]), group.awaited), (Some(MemberState::Evicted), 0));
+    assert_eq!((state(&group, members[0]), group.sending.awaited()), (Some(MemberState::Evicted), 0));
     assert_eq!(group.may_send_to_all(1), Ok(()));
 }
 
@@ -264,11 +266,11 @@ fn eviction_frees_the_place_and_the_deferred_messages_of_a_member() {
     let (mut group, members) = with_policy(EVICT, 1);
     send_and_read(&mut group, members[0], 10);
     assert!(group.receive(members[0], broadcast(5, b'a'), ROOM));
-    assert!(group.deferred_bytes > 0 && group.places == 1);
+    assert!(group.members.counts().1 > 0 && group.places.taken() == 1);
     group.sent_to(members[0], 65);
     assert!(group.may_send_to(members[0], 1).is_err());
     group.handle_timeout(Time::from_millis(500));
-    assert_eq!((group.deferred_bytes, group.places, group.active.len()), (0, 0, 0));
+    assert_eq!((group.members.counts().1, group.places.counts()), (0, [0; 3]));
     group.withdrawn(members[0], true);
     assert_eq!(group.members().count(), 0);
     assert_eq!(news(&mut group), "!", "it is reported once");
@@ -388,7 +390,7 @@ fn a_socket_that_was_ignored_can_join_later() {
     for _ in 0..100 {
         group.sent_to_all(1);
         group.control(members[0], Control::Advertise { window: 1 });
-        group.control(members[0], Control::Ack { acked: group.next });
+        group.control(members[0], Control::Ack { acked: group.next_broadcast() });
     }
     group.take_controls();
     assert_eq!(info(&group, port(9)).unwrap().window, 0, "nothing was charged to it");
@@ -440,7 +442,7 @@ fn every_mixture_of_messages_keeps_the_counters_of_each_policy_balanced() {
                     group.control_with(member, leave, TOO_SLOW * (rng.next_u32() % 2));
                 }
                 4 => group.control(member, Control::Advertise { window: number * 8 }),
-                5 => group.control(member, Control::Ack { acked: group.next }),
+                5 => group.control(member, Control::Ack { acked: group.next_broadcast() }),
                 6 => group.control(member, Control::Reclaim),
                 7 => group.control(member, Control::Remit { window: rng.next_u32() as u16 }),
                 8 | 9 if policy.never_waits() => match group.spread(None, cost) {
@@ -466,18 +468,18 @@ fn every_mixture_of_messages_keeps_the_counters_of_each_policy_balanced() {
             group.take_controls();
             group.take_ready();
             let members = group.members.iter();
-            let late: BTreeSet<(Time, PortId)> =
-                members.clone().filter_map(|(port, m)| Some((m.slow.late_at?, *port))).collect();
-            assert_eq!(group.late, late);
+            let (late, is_kept_for) = group.slow.members();
+            assert!(late.iter().all(|port| group.members.get(*port).is_some()));
             let keeping: BTreeSet<PortId> =
                 members.clone().filter(|(_, m)| !m.slow.backlog.is_empty()).map(|(port, _)| *port).collect();
-            assert_eq!(group.keeping, keeping);
+            assert_eq!(is_kept_for, keeping);
             let kept: usize = members.clone().map(|(_, m)| m.slow.backlog.bytes()).sum();
             let owing = members.clone().filter(|(_, m)| m.owes_ack).count();
             let active = members.clone().filter(|(_, m)| m.state.is_active()).count();
             let deferred: usize = members.clone().map(|(_, m)| m.deferred_bytes()).sum();
-            assert_eq!((group.kept_bytes, group.awaited, group.places), (kept, owing, active));
-            assert_eq!(group.deferred_bytes, deferred);
+            let counts = (group.slow.kept_bytes(), group.sending.awaited(), group.places.taken());
+            assert_eq!(counts, (kept, owing, active));
+            assert_eq!(group.members.counts().1, deferred);
             for (_, member) in members {
                 assert!(member.slow.backlog.len() <= 3 && member.slow.backlog.bytes() <= 100_000);
                 assert!(member.slow.backlog.is_empty() || member.state.is_receiver());

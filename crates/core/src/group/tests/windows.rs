@@ -80,7 +80,7 @@ fn a_member_that_leaves_frees_its_place() {
     group.published(elsewhere, 3);
     group.node_lost(PEER);
     assert_eq!(group.members().map(|member| member.port).collect::<Vec<_>>(), [elsewhere]);
-    assert_eq!((group.places, group.active.len(), group.pending.len()), (0, 0, 0));
+    assert_eq!(group.places.counts(), [0; 3]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn the_latest_of_many_refused_sends_are_remembered() {
         group.sent_to(*member, 65);
         assert_eq!(group.may_send_to(*member, 1), Err(Refused::Window(*member)));
     }
-    assert_eq!(group.blocked.len(), 16);
+    assert_eq!(group.sending.blocked_sends(), 16);
     group.control(members[0], Control::Advertise { window: 9 });
     assert!(group.blocked_by().is_some(), "forgotten");
     group.control(members[24], Control::Advertise { window: 9 });

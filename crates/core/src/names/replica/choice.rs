@@ -1,4 +1,4 @@
-//! The choice among the receivers of an anycast: in turn, and of those that are next the least loaded. Decision 38.
+//! The choice among the receivers of an anycast: in turn, and of those that are next the least loaded. Decision 50.
 
 use super::layout::{Access, PackedPort, Ring};
 use super::view::{CURSOR_ATTEMPTS, Found, Reading, Torn, View, ViewError};

@@ -16,7 +16,7 @@ use crate::wire::ErrorCode;
 use multicast_sync::MulticastSync;
 use overflow::Overflow;
 
-/// The receivers of the last message, among which the node may choose. Decision 38.
+/// The receivers of the last message, among which the node may choose. Decision 50.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Anycast {
     /// At most one, or it was no anycast.

@@ -1,13 +1,13 @@
 //! Messages that do not fit the receive queue of a connectionless socket: they wait for its reader, for a limited time,
-//! and their senders wait too. Spec: tipc.md §8.7, decision 22.
+//! and their senders wait too. Spec: tipc.md §8.7, decision 50.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use crate::collections::shrink;
-use crate::socket::Patience;
 use crate::socket::queue::{ReceiveQueue, charge, limit};
 use crate::time::Time;
+use crate::waiting::Patience;
 use crate::wire::Message;
 
 /// Maximum number of bytes that wait for room, beside one message. Each local sender has one message here before it is
@@ -19,26 +19,13 @@ const MAX_WAITING: usize = 2 << 20;
 pub(super) struct Overflow {
     messages: VecDeque<Message>,
     bytes: usize,
-    wait: Option<Wait>,
+    /// When [`Self::expire`] is due, while senders wait.
+    due: Option<Time>,
     /// The wait ends when the queue holds no more than this, bytes.
     resume_at: usize,
-    patience: Patience,
-}
-
-/// The present wait.
-#[derive(Clone, Copy, Debug)]
-struct Wait {
-    since: Time,
-    /// Its end; `None` before the first timeout after it began. The call that makes the receiver full may process many
+    /// Its wait begins in the first call of [`Self::expire`]. The call that makes the receiver full may process many
     /// messages, and the receiver cannot read before it returns.
-    until: Option<Time>,
-}
-
-impl Wait {
-    /// When [`Overflow::expire`] is due: if the end is unknown, in the next call that is later.
-    fn due(&self) -> Time {
-        self.until.unwrap_or(self.since + Duration::from_nanos(1))
-    }
+    patience: Patience<Time>,
 }
 
 impl Overflow {
@@ -58,16 +45,16 @@ impl Overflow {
 
     /// Whether senders wait for the receiver.
     pub(super) fn is_full(&self) -> bool {
-        self.wait.is_some()
+        self.due.is_some()
     }
 
     /// Whether a further message would wait, not return: the receiver of `queue` reads.
     pub(super) fn has_room(&self, queue: &ReceiveQueue) -> bool {
-        self.bytes < MAX_WAITING && !self.patience.left(queue.taken_bytes()).is_zero()
+        self.bytes < MAX_WAITING && !self.patience.budget(queue.taken_bytes()).is_zero()
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.wait.map(|wait| wait.due())
+        self.due
     }
 
     /// Keeps a message that does not fit `queue` with a receive buffer of `buffer` bytes until there is room.
@@ -85,11 +72,11 @@ impl Overflow {
         if self.bytes >= MAX_WAITING || !has_place {
             return Err(msg);
         }
-        if self.wait.is_none() {
+        if self.due.is_none() {
             if !self.has_room(queue) {
                 return Err(msg);
             }
-            self.wait = Some(Wait { since: now, until: None });
+            self.due = Some(now + Duration::from_nanos(1));
             // Not as soon as one message fits: otherwise sender and receiver would wait for each other at each message.
             self.resume_at = limit(&msg, buffer, false) / 2;
         }
@@ -106,28 +93,27 @@ impl Overflow {
         {
             queue.push(first);
         }
-        if self.messages.is_empty()
-            && queue.charged() <= self.resume_at
-            && let Some(Wait { since, until: Some(_) }) = self.wait.take()
-        {
-            self.patience.spend(now.since(since), queue.taken_bytes());
+        if self.messages.is_empty() && queue.charged() <= self.resume_at {
+            self.due = None;
+            self.patience.end(now, queue.taken_bytes());
         }
     }
 
     /// Ends a wait whose time is over. Returns the messages that waited: they are rejected, as TIPC defines it for a
     /// full queue.
     pub(super) fn expire(&mut self, now: Time, queue: &mut ReceiveQueue) -> VecDeque<Message> {
-        let Some(wait) = self.wait.filter(|wait| wait.due() <= now) else { return VecDeque::new() };
-        let read = queue.taken_bytes();
-        if wait.until.is_some() {
-            self.patience.spend(now.since(wait.since), read);
-        }
-        let left = self.patience.left(read);
-        if !left.is_zero() {
-            self.wait = Some(Wait { since: now, until: Some(now + left) });
+        if self.due.is_none_or(|due| due > now) {
             return VecDeque::new();
         }
-        self.wait = None;
+        let read = queue.taken_bytes();
+        self.patience.end(now, read);
+        let left = self.patience.budget(read);
+        if !left.is_zero() {
+            self.patience.begin(now);
+            self.due = Some(now + left);
+            return VecDeque::new();
+        }
+        self.due = None;
         // They count as received: a lane may open only after all messages that arrived before it.
         queue.skip(self.messages.len());
         self.take_all()
@@ -150,7 +136,7 @@ impl Overflow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket::MAX_WAIT;
+    use crate::waiting::MAX_WAIT;
     use crate::wire::{MessageType, SHORT_HEADER, User};
 
     const BUFFER: usize = 64 << 10;

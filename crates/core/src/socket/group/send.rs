@@ -38,7 +38,7 @@ impl GroupCall<'_> {
                 Err(refused) => self.refused(refused),
             },
             Some(Destination::Range(range)) if range.is_valid() => {
-                let mut found = self.group.with_instance(range.lower).map(|(port, _)| port);
+                let mut found = self.group.with_instance(range.lower);
                 let first_two = (found.next(), found.next());
                 drop(found);
                 match first_two {

@@ -70,7 +70,7 @@ impl GroupCall<'_> {
             Ok(_) if data.is_empty() => return Ok(0),
             Ok(Spread::All) => {
                 let only = instance.and_then(|instance| {
-                    let mut found = self.group.with_instance(instance).map(|(port, _)| port);
+                    let mut found = self.group.with_instance(instance);
                     let only = found.next()?;
                     found.next().is_none().then_some(only)
                 });

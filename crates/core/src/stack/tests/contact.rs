@@ -299,8 +299,12 @@ fn accepted_connection_is_probed_from_the_start() {
     stack.connect(now, client, Some(Destination::service(18888, 17))).unwrap();
     let (server, _) = stack.accept(now, listener).unwrap();
     for port in [client, server] {
-        assert_eq!(stack.due.get(&port).copied(), stack.endpoint(port).unwrap().deadline(), "port {port}");
-        assert!(stack.due.contains_key(&port));
+        assert_eq!(
+            stack.endpoints.deadline_of(port),
+            stack.endpoint(port).unwrap().deadline(),
+            "port {port}"
+        );
+        assert!(stack.endpoints.deadline_of(port).is_some());
     }
 }
 

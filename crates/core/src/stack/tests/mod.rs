@@ -15,10 +15,11 @@ mod spread;
 mod subscribers;
 
 use super::*;
-use crate::addr::{NodeId, Scope, ServiceRange};
+use crate::addr::{NodeId, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::config::{BearerConfig, StackConfig};
 use crate::outbox::Target;
 use crate::socket::{Destination, RecvError, RecvOptions, SendError, SocketKind};
+use crate::switch::LinkProperty;
 use crate::wire::MediaAddr;
 
 /// Some nodes on one network without delay.

@@ -1,6 +1,7 @@
 //! Bindings and messages that depend on them; barriers.
 
 use super::*;
+use crate::addr::Binding;
 
 /// Frames that are kept back, to be delivered later.
 type Kept = Vec<(usize, u8, Vec<u8>)>;

@@ -3,7 +3,8 @@
 use super::*;
 use crate::limits::TOPOLOGY_SERVER;
 use crate::quota::{Resource, UserId};
-use crate::stack::subscribers::{STEP_EVENTS, STEP_ITEMS, STEP_VISITS, SubscriberWork};
+use crate::stack::SubscriberWork;
+use crate::stack::serve::{STEP_EVENTS, STEP_ITEMS, STEP_VISITS};
 use crate::topology::{ByteOrder, EventKind, FOREVER, Filter, Subscription, TopologyEvent};
 
 const BINDINGS: u32 = 5000;

@@ -5,48 +5,36 @@
 //! the process that has the descriptor now. The close of the last copy ends it. If the connection is over, the daemon
 //! may miss that close (see `NearEnd::HungUp`), so the socket also ends after a fixed time.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use utipc_core::Time;
+use utipc_core::waiting::Waiters;
 
 /// Time for which an orphaned socket whose connection is over waits for its new process, milliseconds: an exec
 /// and a program's start.
 const ORPHAN_MS: u64 = 30_000;
 
-/// Orphaned sockets whose descriptor is hung up.
+/// Orphaned sockets whose descriptor is hung up, by the time when they end.
 #[derive(Debug, Default)]
-pub(in crate::daemon) struct Orphans {
-    /// When each of them ends.
-    ends: BTreeMap<u32, Time>,
-    by_time: BTreeSet<(Time, u32)>,
-}
+pub(in crate::daemon) struct Orphans(Waiters<u32, Time>);
 
 impl Orphans {
     /// Time when [`Self::expire`] has something to return.
     pub(in crate::daemon) fn deadline(&self) -> Time {
-        self.by_time.first().map_or(Time::NEVER, |(at, _)| *at)
+        self.0.deadline()
     }
 
     /// A socket waits for its new process from now on.
     pub(in crate::daemon) fn add(&mut self, now: Time, port: u32) {
-        self.remove(port);
-        let at = now.plus_millis(ORPHAN_MS);
-        self.ends.insert(port, at);
-        self.by_time.insert((at, port));
+        self.0.set(port, now.plus_millis(ORPHAN_MS));
     }
 
     /// A socket has ended, or a process has claimed it.
     pub(in crate::daemon) fn remove(&mut self, port: u32) {
-        if let Some(at) = self.ends.remove(&port) {
-            self.by_time.remove(&(at, port));
-        }
+        self.0.leave(port);
     }
 
     /// A socket whose time is over.
     pub(in crate::daemon) fn expire(&mut self, now: Time) -> Option<u32> {
-        let (_, port) = self.by_time.first().copied().filter(|(at, _)| *at <= now)?;
-        self.remove(port);
-        Some(port)
+        self.0.pop_up_to(now)
     }
 }
 
@@ -77,6 +65,6 @@ mod tests {
         orphans.add(later, 1);
         assert_eq!(orphans.expire(start.plus_millis(ORPHAN_MS)), None);
         assert_eq!(orphans.expire(later.plus_millis(ORPHAN_MS)), Some(1));
-        assert_eq!((orphans.ends.len(), orphans.by_time.len()), (0, 0));
+        assert!(orphans.0.is_empty());
     }
 }

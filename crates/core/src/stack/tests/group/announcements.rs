@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::quota::{Resource, UserId};
 use crate::rng::Rng;
-use crate::stack::announcements::STEP_MEMBERS;
+use crate::stack::spread::STEP_MEMBERS;
 use crate::switch::Origin;
 
 const USER: UserId = UserId(1000);

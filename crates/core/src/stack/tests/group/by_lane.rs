@@ -1,4 +1,6 @@
-//! Members whose messages go by lanes: when they may, and what happens to messages when a lane ends. Decision 39.
+//! Members whose messages go by lanes: when they may, and what happens to messages when a lane ends. Decision 50.
+
+use std::collections::BTreeSet;
 
 use super::*;
 use crate::addr::{NodeAddr, ServiceAddr};
