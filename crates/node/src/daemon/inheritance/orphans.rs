@@ -5,78 +5,35 @@
 //! the process that has the descriptor now. The close of the last copy ends it. If the connection is over, the daemon
 //! may miss that close (see `NearEnd::HungUp`), so the socket also ends after a fixed time.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use utipc_core::Time;
+use utipc_core::timers::Deadlines;
 
 /// Time for which an orphaned socket whose connection is over waits for its new process, milliseconds: an exec
 /// and a program's start.
 const ORPHAN_MS: u64 = 30_000;
 
-/// Orphaned sockets whose descriptor is hung up.
+/// Orphaned sockets whose descriptor is hung up, with the time at which each of them ends.
 #[derive(Debug, Default)]
-pub(in crate::daemon) struct Orphans {
-    /// When each of them ends.
-    ends: BTreeMap<u32, Time>,
-    by_time: BTreeSet<(Time, u32)>,
-}
+pub(crate) struct Orphans(Deadlines<u32>);
 
 impl Orphans {
     /// Time when [`Self::expire`] has something to return.
-    pub(in crate::daemon) fn deadline(&self) -> Time {
-        self.by_time.first().map_or(Time::NEVER, |(at, _)| *at)
+    pub(crate) fn deadline(&self) -> Time {
+        self.0.first()
     }
 
     /// A socket waits for its new process from now on.
-    pub(in crate::daemon) fn add(&mut self, now: Time, port: u32) {
-        self.remove(port);
-        let at = now.plus_millis(ORPHAN_MS);
-        self.ends.insert(port, at);
-        self.by_time.insert((at, port));
+    pub(crate) fn add(&mut self, now: Time, port: u32) {
+        self.0.set(port, now.plus_millis(ORPHAN_MS));
     }
 
     /// A socket has ended, or a process has claimed it.
-    pub(in crate::daemon) fn remove(&mut self, port: u32) {
-        if let Some(at) = self.ends.remove(&port) {
-            self.by_time.remove(&(at, port));
-        }
+    pub(crate) fn remove(&mut self, port: u32) {
+        self.0.remove(port);
     }
 
     /// A socket whose time is over.
-    pub(in crate::daemon) fn expire(&mut self, now: Time) -> Option<u32> {
-        let (_, port) = self.by_time.first().copied().filter(|(at, _)| *at <= now)?;
-        self.remove(port);
-        Some(port)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orphans_expire_in_order_after_their_time() {
-        let (start, mut orphans) = (Time::ZERO, Orphans::default());
-        orphans.add(start, 1);
-        orphans.add(start.plus_millis(5), 2);
-        let end = start.plus_millis(ORPHAN_MS);
-        assert_eq!((orphans.deadline(), orphans.expire(start)), (end, None));
-        assert_eq!((orphans.expire(end), orphans.expire(end)), (Some(1), None));
-        assert_eq!(orphans.expire(end.plus_millis(5)), Some(2));
-        assert_eq!(orphans.deadline(), Time::NEVER);
-    }
-
-    #[test]
-    fn orphan_that_was_claimed_in_between_waits_its_whole_time_again() {
-        let (start, mut orphans) = (Time::ZERO, Orphans::default());
-        orphans.add(start, 1);
-        orphans.remove(1);
-        assert_eq!(orphans.deadline(), Time::NEVER);
-        let later = start.plus_millis(7);
-        orphans.add(start, 1);
-        orphans.add(later, 1);
-        assert_eq!(orphans.expire(start.plus_millis(ORPHAN_MS)), None);
-        assert_eq!(orphans.expire(later.plus_millis(ORPHAN_MS)), Some(1));
-        assert_eq!((orphans.ends.len(), orphans.by_time.len()), (0, 0));
+    pub(crate) fn expire(&mut self, now: Time) -> Option<u32> {
+        self.0.take_due(now)
     }
 }
