@@ -22,6 +22,6 @@ mod observe;
 pub mod run;
 pub mod table;
 
-pub use driver::{NodeConfig, Plan, Slot, StartError, Want};
+pub use driver::{NodeConfig, Plan, StartError};
 pub use observe::{Counters, DropCounters};
-pub use run::Node;
+pub use run::{Node, Slot, Want};

@@ -13,10 +13,10 @@ use utipc_os::spin::{Mode, Spin};
 
 use super::pairs::{Near, Pairs};
 use super::work::STEP_LANES;
-use super::{Context, Lanes};
+use super::{DAEMON, ProcessId};
 
 /// Arenas that are checked while the daemon is awake; processes of further ones wake it.
-const MAX_AWAKE: usize = 16;
+pub(super) const MAX_AWAKE: usize = 16;
 
 /// Number of arena checks for each check of everything else, which costs a system call.
 const LOOKS: u32 = 4;
@@ -31,11 +31,18 @@ pub(super) struct Awake {
     spin: Spin,
     /// Bytes that went through lanes since the last wait.
     moved: usize,
+    /// The process that was woken last, of those that sleep until the node takes more.
+    ringing: Option<ProcessId>,
 }
 
 impl Default for Awake {
     fn default() -> Self {
-        Self { pairs: Vec::with_capacity(MAX_AWAKE), spin: Spin::new(Mode::Adaptive), moved: 0 }
+        Self {
+            pairs: Vec::with_capacity(MAX_AWAKE),
+            spin: Spin::new(Mode::Adaptive),
+            moved: 0,
+            ringing: None,
+        }
     }
 }
 
@@ -57,49 +64,45 @@ impl Awake {
         }
         near.bell.tell_daemon(!is_checked);
     }
-}
 
-fn has_work(near: &Near) -> bool {
-    near.inc.has_ready() || near.out.has_room()
-}
-
-impl Lanes {
-    /// Continues waking processes that sleep until the node takes more ([`Lanes::ring_all`]).
-    pub fn step_ring(&mut self) {
-        self.ringing = self.ringing.and_then(|last| self.pairs.ring_some(last, STEP_LANES));
+    /// The arena at this place of the list.
+    pub(super) fn at(&self, place: usize) -> Option<PairId> {
+        self.pairs.get(place).copied()
     }
 
-    /// Whether there is more for [`Lanes::step_ring`] to do.
-    pub fn is_ringing(&self) -> bool {
+    /// Wakes all processes that sleep until the node takes more, some now and the others in later turns.
+    pub(super) fn ring_all(&mut self, pairs: &Pairs) {
+        self.ringing = Some(DAEMON);
+        self.step_ring(pairs);
+    }
+
+    /// Continues [`Self::ring_all`].
+    pub(super) fn step_ring(&mut self, pairs: &Pairs) {
+        self.ringing = self.ringing.and_then(|last| pairs.ring_some(last, STEP_LANES));
+    }
+
+    /// Whether there is more for [`Self::step_ring`] to do.
+    pub(super) fn is_ringing(&self) -> bool {
         self.ringing.is_some()
     }
 
-    /// Serves the arenas whose processes do not wake the daemon.
-    pub fn serve_awake(&mut self, context: &mut Context<'_>) {
-        for at in 0..self.awake.pairs.len() {
-            let Some(pair) = self.awake.pairs.get(at).copied() else { return };
-            if self.pairs.near(pair).is_some_and(has_work) {
-                self.serve(context, pair);
-            }
-        }
-    }
-
     /// Waits until something has happened, at most `pause`; as [`Reactor::wait`].
-    pub fn wait(
+    pub(super) fn wait(
         &mut self,
+        pairs: &Pairs,
         reactor: &mut Reactor,
         pause: Option<Duration>,
         ready: &mut Vec<Ready>,
     ) -> utipc_os::Result<bool> {
-        let Self { awake, pairs, .. } = self;
-        let bulk = std::mem::take(&mut awake.moved) >= BULK;
-        if awake.pairs.is_empty() || pause == Some(Duration::ZERO) {
+        let bulk = std::mem::take(&mut self.moved) >= BULK;
+        if self.pairs.is_empty() || pause == Some(Duration::ZERO) {
             return reactor.wait(pause, ready);
         }
         let mut looks = 0_u32;
         ready.clear();
+        let awake = &self.pairs;
         let mut look = || {
-            if awake.pairs.iter().filter_map(|pair| pairs.near(*pair)).any(has_work) {
+            if awake.iter().filter_map(|pair| pairs.near(*pair)).any(Near::has_work) {
                 return Some(Ok(false));
             }
             looks += 1;
@@ -111,16 +114,16 @@ impl Lanes {
                 found => Some(found),
             }
         };
-        let found = if bulk { look() } else { awake.spin.spin(false, look) };
+        let found = if bulk { look() } else { self.spin.spin(false, look) };
         if let Some(found) = found {
             return found;
         }
-        for pair in awake.pairs.drain(..) {
+        for pair in self.pairs.drain(..) {
             let Some(near) = pairs.near(pair) else { continue };
             near.bell.tell_daemon(true);
             // A message that was written before has caused no wake-up.
-            if has_work(near) {
-                let token = self.token | u64::from(pair.0);
+            if near.has_work() {
+                let token = pairs.token(pair);
                 ready.push(Ready { token, readable: true, writable: false, hangup: false });
             }
         }
@@ -129,7 +132,7 @@ impl Lanes {
         }
         let waited = reactor.wait(pause, ready);
         if !bulk {
-            awake.spin.slept();
+            self.spin.slept();
         }
         waited
     }

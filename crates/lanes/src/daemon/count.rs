@@ -4,8 +4,9 @@ use utipc_attach::LaneId;
 use utipc_core::limits::MESSAGE_OVERHEAD;
 use utipc_core::socket::SocketOption;
 
-use super::Lanes;
-use super::pairs::side;
+use super::SocketLanes;
+use super::pairs::{Pairs, side};
+use super::table::Table;
 use super::work::{LANE_RECORDS, STEP_RECORDS};
 use crate::lane::Walk;
 
@@ -35,36 +36,37 @@ impl Counting {
             _ => 0,
         }
     }
-}
 
-impl Lanes {
-    pub(super) fn step_count(&self, counting: &mut Counting) -> bool {
-        let counts =
-            matches!(counting.option, SocketOption::ReceiveQueueDepth | SocketOption::ReceiveQueueUsed);
-        let Some(socket) = self.sockets.get(&counting.port).filter(|_| counts) else { return false };
+    pub(super) fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// One step, for the lanes of its socket; whether there is more to do.
+    pub(super) fn step(&mut self, socket: Option<&SocketLanes>, lanes: &Table, pairs: &Pairs) -> bool {
+        let counts = matches!(self.option, SocketOption::ReceiveQueueDepth | SocketOption::ReceiveQueueUsed);
+        let Some(socket) = socket.filter(|_| counts) else { return false };
         let mut visits = STEP_RECORDS;
         while visits > 0 {
             visits = visits.saturating_sub(LANE_RECORDS);
-            let Some(at) =
-                counting.walk.map_or_else(|| socket.unopened.next_after(counting.last), |_| counting.last)
+            let Some(at) = self.walk.map_or_else(|| socket.unopened.next_after(self.last), |_| self.last)
             else {
                 return false;
             };
-            counting.last = Some(at);
+            self.last = Some(at);
             let id = at.1;
             // It may have been opened, or have ended, since the last step.
-            let reader = self.lanes.get(&id).filter(|_| socket.unopened.contains(at)).and_then(|lane| {
-                let arena = &self.pairs.get(id.pair)?.arena;
+            let reader = lanes.get(&id).filter(|_| socket.unopened.contains(at)).and_then(|lane| {
+                let arena = &pairs.get(id.pair)?.arena;
                 arena.resume(side(id.writer), id.slot.into(), lane.class).ok()
             });
-            let walk = counting.walk.take();
+            let walk = self.walk.take();
             let Some(reader) = reader else { continue };
             let mut walk = walk.unwrap_or_else(|| reader.walk());
             while let Some(len) = reader.next_waiting(&mut walk, &mut visits) {
-                counting.messages = counting.messages.saturating_add(1);
-                counting.bytes = counting.bytes.saturating_add(len.into());
+                self.messages = self.messages.saturating_add(1);
+                self.bytes = self.bytes.saturating_add(len.into());
             }
-            counting.walk = Some(walk).filter(|walk| !walk.is_over());
+            self.walk = Some(walk).filter(|walk| !walk.is_over());
         }
         true
     }

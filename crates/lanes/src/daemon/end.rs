@@ -7,14 +7,10 @@ use super::groups::Members;
 use super::node_end::NodeEnding;
 use super::pairs::{Pair, side};
 use super::state::LaneEvent;
+use super::table::Lane;
 use super::work::{LANE_RECORDS, STEP_BYTES, STEP_LANES, STEP_RECORDS};
 use super::{Context, DAEMON, Effect, Lanes, ProcessId};
 use crate::{Kind, Recovered, Step};
-
-/// The last key before the lanes that a process writes.
-fn before(process: ProcessId) -> (ProcessId, LaneId) {
-    (process.saturating_sub(1), LaneId { pair: PairId(u32::MAX), writer: u8::MAX, slot: u16::MAX })
-}
 
 /// Maximum number of pairs without lanes that one call drops.
 const EXPIRED_MAX: usize = STEP_LANES;
@@ -82,7 +78,7 @@ impl Ending {
 #[derive(Debug)]
 struct ReadOut {
     id: LaneId,
-    /// See [`super::Lane::read_out`].
+    /// See [`Lane::read_out`].
     number: u64,
     from: u32,
     left: Recovered,
@@ -111,7 +107,7 @@ impl Lanes {
                     Phase::Node(NodeEnding::default())
                 }
                 Phase::Node(node) => {
-                    if self.step_node_end(context, port, cause, node) {
+                    if node.step(self, context, port, cause) {
                         return true;
                     }
                     Phase::Stop(None)
@@ -141,7 +137,7 @@ impl Lanes {
     /// Notes a lane that comes back when one process holds the socket again. Node lanes come back when the socket needs
     /// them, those of a group when one of its members asks.
     fn suspend(&mut self, port: u32, id: LaneId) {
-        let is_own = |lane: &&super::Lane| lane.from != 0 && lane.to != 0 && lane.group.is_none();
+        let is_own = |lane: &&Lane| lane.from != 0 && lane.to != 0 && lane.group.is_none();
         let lane = self.lanes.get(&id).filter(|lane| !lane.state.has_ended()).filter(is_own);
         if let (Some(lane), Some(socket)) = (lane, self.sockets.get_mut(&port)) {
             socket.suspended.insert((lane.from, lane.to), ());
@@ -190,11 +186,7 @@ impl Lanes {
         let left = arena.map(|arena| arena.read_out(side(id.writer), id.slot.into(), lane.class));
         match left {
             Some(Ok(left)) => {
-                self.read_outs += 1;
-                let number = self.read_outs;
-                if let Some(lane) = self.lanes.get_mut(&id) {
-                    lane.read_out = number;
-                }
+                let number = self.lanes.begin_read_out(id);
                 let read = cause.read_of(id);
                 return Some(Box::new(ReadOut { id, number, from, left, is_gone: false, read, group }));
             }
@@ -216,7 +208,7 @@ impl Lanes {
         bytes: &mut usize,
     ) -> Option<Box<ReadOut>> {
         let id = out.id;
-        let is_own = |lane: &super::Lane| lane.read_out == out.number && !lane.state.is_reader_done();
+        let is_own = |lane: &Lane| lane.read_out == out.number && !lane.state.is_reader_done();
         if !self.lanes.get(&id).is_some_and(is_own) {
             // Its reader has given it up, or another ending reads it out. This may be the last use of the memory.
             context.effects.push(Effect::Free(Large::new(out)));
@@ -291,19 +283,16 @@ impl Lanes {
 
     /// Ends writing by `port`; the reader reads the rest.
     pub(super) fn end_writing(&mut self, context: &mut Context<'_>, id: LaneId, port: u32, cause: EndCause) {
-        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.from == port) else { return };
-        let (from, to, before) = (lane.from, lane.to, lane.state);
+        let Some(lane) = self.lanes.get(&id).filter(|lane| lane.from == port) else { return };
+        let (from, to, reader, before) = (lane.from, lane.to, lane.reader, lane.state);
+        let is_dead = cause == EndCause::Dead && !self.processes.contains(&lane.writer);
         // What a member sends last is the event that it has left.
         let is_followed = !cause.is_gone() || lane.group.is_some();
-        let must_drain = is_followed && lane.reader != DAEMON;
-        lane.state = before.next(if must_drain { LaneEvent::Stop } else { LaneEvent::Abandon });
-        if !before.is_draining() && lane.state.is_draining() {
-            *self.draining.get_or_insert((from, to), || 0) += 1;
+        let must_drain = is_followed && reader != DAEMON;
+        self.lanes.stop(id, must_drain);
+        if is_dead {
+            self.advance(id, LaneEvent::WriterDone);
         }
-        if cause == EndCause::Dead && !self.processes.contains(&lane.writer) {
-            lane.state = lane.state.next(LaneEvent::WriterDone);
-        }
-        let (state, reader) = (lane.state, lane.reader);
         self.retire(context, id, from, to);
         // The daemon need not notify itself.
         if before.has_ended() || reader == DAEMON {
@@ -314,7 +303,7 @@ impl Lanes {
             // doorbell.
             let _ = pair.arena.freeze(side(id.writer), id.slot.into());
         }
-        if state.is_read() {
+        if self.lanes.get(&id).is_some_and(|lane| lane.state.is_read()) {
             let gone = cause.is_gone();
             self.notify(context, reader, Notice::LaneOver { port: to, lane: id, end: LaneEnd::Reader, gone });
         }
@@ -326,7 +315,7 @@ impl Lanes {
             return;
         };
         let (from, to) = (lane.from, lane.to);
-        self.finish_reader(id);
+        self.finish_reader(id, to);
         self.retire(context, id, from, to);
         self.mark_gone(id);
         self.dismiss_writer(context, id, gone);
@@ -344,8 +333,7 @@ impl Lanes {
         if let Some(socket) = self.sockets.get_mut(&from) {
             socket.group_lanes.remove(&id);
         }
-        if self.between.get(&(from, to)) == Some(&id) {
-            self.between.remove(&(from, to));
+        if self.lanes.retire(id, from, to) {
             context.stack.remove_lane(from, to);
         }
     }
@@ -364,7 +352,7 @@ impl Lanes {
             LaneEnd::Writer if lane.writer == process => {
                 if lane.reader == DAEMON {
                     // A correct process confirms the end after the notice of it.
-                    self.drop_outbound(context, from);
+                    self.drop_outbound(context, from, false);
                 }
                 self.end_writing(context, id, from, EndCause::Hosted(None));
                 self.advance(id, LaneEvent::WriterDone);
@@ -383,7 +371,7 @@ impl Lanes {
             // The reader gives up everything that is still to come.
             (false, _) => self.abandon_reading(context, id, port, false),
             (true, _) if !lane.state.is_reader_done() => {
-                self.finish_reader(id);
+                self.finish_reader(id, port);
                 self.dismiss_writer(context, id, false);
             }
             (true, _) => {}
@@ -392,25 +380,13 @@ impl Lanes {
 
     /// Moves a lane to its next state.
     pub(super) fn advance(&mut self, id: LaneId, event: LaneEvent) {
-        if let Some(lane) = self.lanes.get_mut(&id) {
-            lane.state = lane.state.next(event);
-        }
+        self.lanes.advance(id, event);
     }
 
-    /// Notes that the reader is done with a lane, which may complete a drain.
-    fn finish_reader(&mut self, id: LaneId) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let was_draining = lane.state.is_draining();
-        lane.state = lane.state.next(LaneEvent::ReaderDone);
-        let ports = (lane.from, lane.to);
-        if let (Some(after), Some(socket)) = (lane.opens_after.take(), self.sockets.get_mut(&lane.to)) {
+    /// Notes that the socket `to` is done with a lane, which may complete a drain.
+    fn finish_reader(&mut self, id: LaneId, to: u32) {
+        if let (Some(after), Some(socket)) = (self.lanes.finish_reader(id), self.sockets.get_mut(&to)) {
             socket.unopened.remove((after, id));
-        }
-        if was_draining && let Some(left) = self.draining.get_mut(&ports) {
-            *left -= 1;
-            if *left == 0 {
-                self.drained.push(ports);
-            }
         }
     }
 
@@ -445,10 +421,7 @@ impl Lanes {
 
     /// Frees a lane that neither side uses.
     pub(super) fn free_if_done(&mut self, context: &mut Context<'_>, id: LaneId) {
-        if self.lanes.get(&id).is_none_or(|lane| !lane.state.is_free()) {
-            return;
-        }
-        let Some(lane) = self.lanes.remove(&id) else { return };
+        let Some(lane) = self.take_free(id) else { return };
         if let Some(pair) = self.pairs.get(id.pair) {
             // Fails only for a slot that does not exist.
             let _ = pair.arena.close_slot(side(id.writer), id.slot.into());
@@ -459,17 +432,10 @@ impl Lanes {
             inbound.writer.retire();
         }
         self.pairs.free_slot(context.now, id);
-        self.writers.remove(&(lane.writer, id));
-        for port in [lane.from, lane.to] {
-            if let Some(socket) = self.sockets.get_mut(&port) {
-                socket.lanes.remove(&id);
-            }
-        }
         if let Some(socket) = self.sockets.get_mut(&lane.to) {
             // A later socket may have the port of the one to which the lane led.
             socket.granted = socket.granted.saturating_sub(lane.granted);
         }
-        self.discharge(lane.writer, lane.reader);
         lane.charge.end(context.stack);
         let is_gone = |side: &ProcessId| *side != DAEMON && !self.processes.contains(side);
         if self.pairs.get(id.pair).is_some_and(|pair| pair.sides.iter().any(is_gone)) {
@@ -528,16 +494,12 @@ impl Lanes {
         process: ProcessId,
         last: &mut Option<LaneId>,
     ) -> bool {
-        let keys =
-            self.writers.some_after(Some(last.map_or(before(process), |last| (process, last))), STEP_LANES);
-        for (writer, id) in &keys {
-            if *writer != process {
-                return false;
-            }
+        let ids = self.lanes.written_by(process, *last);
+        for id in &ids {
             *last = Some(*id);
             self.advance(*id, LaneEvent::WriterDone);
             self.free_if_done(context, *id);
         }
-        !keys.is_empty()
+        !ids.is_empty()
     }
 }

@@ -78,7 +78,7 @@ impl Lanes {
         (port, address): (u32, ServiceAddr),
         members: &[(u32, ServiceAddr)],
     ) -> bool {
-        let is_missing = |(to, _): &&(u32, ServiceAddr)| !self.between.contains(&(port, *to));
+        let is_missing = |(to, _): &&(u32, ServiceAddr)| !self.connects(port, *to);
         let missing: Vec<_> = members.iter().filter(is_missing).copied().collect();
         // No lane is opened for nothing.
         missing.iter().all(|(to, _)| self.may_open(port, *to))

@@ -6,7 +6,7 @@
 //! | Question | File |
 //! |---|---|
 //! | Which sockets get a lane, and when may the reader use it? | `open.rs` |
-//! | Which states does a lane have? | `state.rs` |
+//! | Which lanes are there, and between which sockets? | `table.rs`; their states: `state.rs` |
 //! | How does a lane end? | `end.rs`; one to or from the node: `node_end.rs` |
 //! | How is long work divided into steps? | `work.rs`; collections that cannot be iterated: `os/many.rs` |
 //! | When do messages between members of a group use lanes? | `groups.rs` |
@@ -26,8 +26,8 @@ mod node_lanes;
 mod open;
 mod pairs;
 mod quotas;
-mod room;
 mod state;
+mod table;
 mod taps;
 #[cfg(test)]
 mod tests;
@@ -36,15 +36,15 @@ mod unopened;
 mod unsent;
 mod work;
 
-use std::collections::VecDeque;
+use std::time::Duration;
 
 use utipc_attach::{LaneEnd, LaneId, Notice, PairId};
 use utipc_core::Time;
 use utipc_core::quota::UserId;
 use utipc_core::stack::Stack;
+use utipc_core::waiting::Waiters;
 use utipc_os::disposal::Large;
-use utipc_os::heap::shrink_queue;
-use utipc_os::reactor::Waker;
+use utipc_os::reactor::{Event as Ready, Reactor, Waker};
 
 pub use crate::Tapped;
 pub use end::EndCause;
@@ -53,15 +53,14 @@ pub use unsent::SocketEnd;
 pub use work::Work;
 
 use awake::Awake;
-use groups::Members;
 use node_lanes::{Inbound, Outbound};
 use pairs::Pairs;
-use quotas::Charge;
-use state::LaneState;
+use table::{Lane, Table};
 use taps::Taps;
 use unopened::Unopened;
-use unsent::Messages;
+use unsent::UnsentMessages;
 use utipc_os::many::{Index, Many};
+use work::STEP_LANES;
 
 /// Number of a process at the daemon; not 0.
 pub type ProcessId = u32;
@@ -99,9 +98,29 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Leaves a job to the turn of a socket's user.
+    fn later(&mut self, port: u32, job: Job) {
+        self.effects.push(Effect::Run(self.stack.user_of(port), job));
+    }
+
     fn warn(&mut self, text: String) {
         self.effects.push(Effect::Warn(text));
     }
+}
+
+/// A bounded step of work on lanes; see [`Lanes::run`].
+#[derive(Clone, Copy, Debug)]
+pub enum Job {
+    /// Read the lane that this socket writes to the node.
+    CarryOut(u32),
+    /// Write to the lane by which this socket receives from the node.
+    Fill(u32),
+    /// Continue with the lanes that this pair's process has used.
+    Serve(PairId),
+    /// Open more lanes to this socket.
+    Open(u32),
+    /// Continue with unsent messages of this socket.
+    Resend(u32),
 }
 
 /// An action outside of the lanes; the caller executes them in order.
@@ -120,60 +139,13 @@ pub enum Effect {
     Readable(u32),
     /// Make it writable.
     Writable(u32),
-    /// Call [`Lanes::carry_listed`] for the lane that this socket writes to the node: in its user's turn.
-    CarryOut(u32),
-    /// Call [`Lanes::fill`] for the lane by which this socket receives from the node: in its user's turn.
-    Fill(u32),
-    /// Call [`Lanes::serve_behind`] for this pair, in the user's turn.
-    Serve(UserId, PairId),
-    /// Call [`Lanes::open_more`] for this socket, in its user's turn.
-    Open(u32),
-    /// Call [`Lanes::resend`] for this socket, in its user's turn.
-    Resend(u32),
+    /// Call [`Lanes::run`] with this job, in the turn of this user; `None` is the daemon's own.
+    Run(Option<UserId>, Job),
     /// Log a warning.
     Warn(String),
     /// Drop this memory, written by processes, on another thread: if the daemon has the last mapping, the system frees
     /// all of it.
     Free(Large),
-}
-
-/// One lane.
-#[derive(Debug)]
-struct Lane {
-    /// Ports of the sockets; 0 for the node.
-    from: u32,
-    to: u32,
-    writer: ProcessId,
-    reader: ProcessId,
-    state: LaneState,
-    /// It stays unopened until its reader has received this many messages.
-    opens_after: Option<u64>,
-    /// The number of its last read-out: an earlier one gives up. 0: there was none.
-    read_out: u64,
-    /// The class of the largest ring that the writer was granted. The daemon does not read a larger one.
-    class: u8,
-    /// Bytes of rings beyond the first that the writer was granted at the cost of the receiver's buffer.
-    granted: u64,
-    charge: Charge,
-    /// Between members of a group.
-    group: Option<Members>,
-}
-
-impl Lane {
-    /// The notice of the lane to the process at one end.
-    fn notice(&self, id: LaneId, end: LaneEnd) -> Notice {
-        let (port, other) = match end {
-            LaneEnd::Writer => (self.from, self.to),
-            LaneEnd::Reader => (self.to, self.from),
-        };
-        match self.group {
-            None => Notice::Lane { port, other, lane: id, end },
-            Some(members) => {
-                let member = if end == LaneEnd::Writer { members.reader } else { members.writer };
-                Notice::GroupLane { port, other, lane: id, end, member }
-            }
-        }
-    }
 }
 
 /// A process that may use lanes.
@@ -205,8 +177,6 @@ struct SocketLanes {
     reads_out: bool,
     /// Bytes of rings that the writers to this socket were granted.
     granted: u64,
-    /// When its descriptor becomes writable again, although a lane is full.
-    awaits_room_until: Option<Time>,
     /// Lanes, by the ports of writer and reader, that ended because the socket was shared: they come back when one
     /// process holds it again.
     suspended: Many<(u32, u32), ()>,
@@ -216,38 +186,23 @@ struct SocketLanes {
 #[derive(Debug)]
 pub struct Lanes {
     pairs: Pairs,
-    lanes: Many<LaneId, Lane>,
-    /// Lanes by the process that writes them.
-    writers: Many<(ProcessId, LaneId), ()>,
+    lanes: Table,
     processes: Index<ProcessId, ProcessLanes>,
     sockets: Index<u32, SocketLanes>,
-    /// The lanes in use, by the ports of writer and reader.
-    between: Index<(u32, u32), LaneId>,
-    /// By the ports of writer and reader: lanes whose writer has stopped and whose reader has not read everything.
-    draining: Index<(u32, u32), usize>,
-    /// Lanes that were drained in this turn.
-    drained: Vec<(u32, u32)>,
     /// Sockets whose node lanes were read out in this turn, and writers of lanes that were.
     finished: Vec<u32>,
-    /// Lanes that were read out.
-    read_outs: u64,
     /// Node lanes that processes write, by the port of the socket.
     outbound: Index<u32, Outbound>,
     /// Node lanes that processes read.
     inbound: Index<u32, Inbound>,
-    /// The process that was woken last, of those that sleep until the node takes more.
-    ringing: Option<ProcessId>,
-    unsent: Index<u32, Messages>,
-    /// Times at which unsent messages of ended sockets are dropped, and the sockets; oldest first.
-    lingering: VecDeque<(Time, u32)>,
-    /// Sockets with a time in `awaits_room_until`, in the order of these times.
-    room_waits: Many<(Time, u32), ()>,
+    unsent: UnsentMessages,
+    /// Programs that poll until a full lane has room: if the reader frees none in time, the daemon ends the wait, and
+    /// the next send finds that the receiver does not read. Decision 22.
+    room_waits: Waiters<u32, Time>,
     awake: Awake,
     taps: Taps,
     /// Times that the memory of a lane was malformed.
     corrupt: u64,
-    /// The reactor's token of a pair is this number plus the pair's.
-    token: u64,
 }
 
 /// Numbers for the daemon's counters.
@@ -266,8 +221,8 @@ type Timer = (fn(&Lanes) -> Time, fn(&mut Lanes, &mut Context<'_>));
 
 const TIMERS: [Timer; 3] = [
     (|lanes| lanes.pairs.deadline().unwrap_or(Time::NEVER), Lanes::expire_pairs),
-    (|lanes| lanes.lingering.front().map_or(Time::NEVER, |(until, _)| *until), Lanes::expire_unsent),
-    (|lanes| lanes.room_waits.first().map_or(Time::NEVER, |(until, _)| until), Lanes::expire_room_waits),
+    (|lanes| lanes.unsent.deadline(), |lanes, context| lanes.unsent.expire(context)),
+    (|lanes| lanes.room_waits.deadline(), Lanes::expire_room_waits),
 ];
 
 impl Lanes {
@@ -275,26 +230,18 @@ impl Lanes {
     #[must_use]
     pub fn new(token: u64) -> Self {
         Self {
-            pairs: Pairs::default(),
-            lanes: Many::default(),
-            writers: Many::default(),
+            pairs: Pairs::new(token),
+            lanes: Table::default(),
             processes: Index::default(),
             sockets: Index::default(),
-            between: Index::default(),
-            draining: Index::default(),
-            drained: Vec::new(),
             finished: Vec::new(),
-            read_outs: 0,
             outbound: Index::default(),
             inbound: Index::default(),
-            ringing: None,
-            unsent: Index::default(),
-            lingering: VecDeque::new(),
-            room_waits: Many::default(),
+            unsent: UnsentMessages::default(),
+            room_waits: Waiters::default(),
             awake: Awake::default(),
             taps: Taps::default(),
             corrupt: 0,
-            token,
         }
     }
 
@@ -303,12 +250,10 @@ impl Lanes {
         self.pairs.shrink(part);
         self.processes.shrink(part);
         self.sockets.shrink(part);
-        self.between.shrink(part);
-        self.draining.shrink(part);
+        self.lanes.shrink(part);
         self.outbound.shrink(part);
         self.inbound.shrink(part);
         self.unsent.shrink(part);
-        shrink_queue(&mut self.lingering);
     }
 
     /// Counts lanes, pairs and faults.
@@ -349,7 +294,7 @@ impl Lanes {
     /// end of their lanes make it large.
     #[must_use = "dropping it takes long"]
     pub fn remove_socket(&mut self, port: u32) -> Option<Large> {
-        self.forget_room_wait(port);
+        self.room_waits.leave(port);
         self.sockets.remove(&port).filter(|socket| socket.lanes.len() > DROPPED_MAX).map(Large::new)
     }
 
@@ -399,6 +344,93 @@ impl Lanes {
         bytes
     }
 
+    /// Makes the descriptor of a socket writable in `millis`, although a lane is full; replaces an earlier time.
+    pub fn await_room(&mut self, now: Time, port: u32, millis: u8) {
+        if self.sockets.contains(&port) {
+            self.room_waits.set(port, now.plus_millis(millis.into()));
+        }
+    }
+
+    /// Ends waits for room whose time is over: some now, the others by the next call.
+    fn expire_room_waits(&mut self, context: &mut Context<'_>) {
+        for _ in 0..STEP_LANES {
+            let Some(port) = self.room_waits.pop_up_to(context.now) else { return };
+            context.effects.push(Effect::Writable(port));
+        }
+    }
+
+    /// Wakes all processes that sleep until the node takes more, some now and the others in later turns.
+    pub fn ring_all(&mut self) {
+        self.awake.ring_all(&self.pairs);
+    }
+
+    /// Continues [`Self::ring_all`].
+    pub fn step_ring(&mut self) {
+        self.awake.step_ring(&self.pairs);
+    }
+
+    /// Whether there is more for [`Self::step_ring`] to do.
+    pub fn is_ringing(&self) -> bool {
+        self.awake.is_ringing()
+    }
+
+    /// Waits until something has happened, at most `pause`; as [`Reactor::wait`].
+    pub fn wait(
+        &mut self,
+        reactor: &mut Reactor,
+        pause: Option<Duration>,
+        ready: &mut Vec<Ready>,
+    ) -> utipc_os::Result<bool> {
+        self.awake.wait(&self.pairs, reactor, pause, ready)
+    }
+
+    /// Reports what was written into lanes since the last call, with the ports of writer and reader; 0 is the node.
+    /// The first call begins the taps and reports nothing from existing lanes.
+    pub fn read_taps(&mut self, report: &mut dyn FnMut([u32; 2], Tapped<'_>)) {
+        self.taps.read(&self.lanes, &self.pairs, report);
+    }
+
+    /// Ends the taps.
+    pub fn end_taps(&mut self) {
+        self.taps = Taps::default();
+    }
+
+    /// Does one step: at most 64 records or 64 KiB, and 16 lanes. Returns whether there is more to do.
+    pub fn step(&mut self, context: &mut Context<'_>, work: &mut Work) -> bool {
+        work.step(self, context)
+    }
+
+    /// Whether messages of a socket that have left their lane are unsent.
+    pub fn has_unsent(&self, port: u32) -> bool {
+        self.unsent.contains(port) || self.sockets.get(&port).is_some_and(|socket| socket.reads_out)
+    }
+
+    /// Whether a message that the process sends by a request would overtake earlier ones.
+    pub fn holds_back(&self, port: u32) -> bool {
+        self.outbound.contains(&port) || self.has_unsent(port)
+    }
+
+    /// Whether the process has ended the socket while messages that it has sent before are unsent.
+    pub fn is_ending(&self, port: u32) -> bool {
+        self.unsent.is_ending(port)
+    }
+
+    /// Does a job.
+    pub fn run(&mut self, context: &mut Context<'_>, job: Job) {
+        match job {
+            Job::CarryOut(port) => self.carry_listed(context, port),
+            Job::Fill(port) => self.fill(context, port),
+            Job::Serve(pair) => self.serve_behind(context, pair),
+            Job::Open(port) => self.open_more(context, port),
+            Job::Resend(port) => self.unsent.resend(context, port),
+        }
+    }
+
+    /// Ends a connection, or closes a socket: at once, or after its unsent messages.
+    pub fn end_socket(&mut self, context: &mut Context<'_>, port: u32, end: SocketEnd) {
+        self.unsent.end(context, port, end);
+    }
+
     /// Whether data of a socket may go by lanes: one process holds it.
     pub fn is_direct(&self, port: u32) -> bool {
         self.user(port).is_some()
@@ -414,27 +446,37 @@ impl Lanes {
         self.sockets.get(&port).and_then(|socket| socket.user)
     }
 
-    /// Counts a new lane with the processes that use it; the daemon counts none.
-    fn charge(&mut self, id: LaneId, writer: ProcessId, reader: ProcessId) {
-        if writer != DAEMON {
-            self.writers.insert((writer, id), ());
-        }
-        if let Some(process) = self.processes.get_mut(&writer) {
+    /// Adds a lane, and counts it with the processes and sockets that use it.
+    fn insert(&mut self, id: LaneId, lane: Lane) {
+        if let Some(process) = self.processes.get_mut(&lane.writer) {
             process.written += 1;
         }
-        if let Some(process) = self.processes.get_mut(&reader) {
+        if let Some(process) = self.processes.get_mut(&lane.reader) {
             process.read += 1;
         }
+        for port in [lane.from, lane.to] {
+            if let Some(socket) = self.sockets.get_mut(&port) {
+                socket.lanes.insert(id, ());
+            }
+        }
+        self.lanes.insert(id, lane);
     }
 
-    /// The counterpart of [`Self::charge`].
-    fn discharge(&mut self, writer: ProcessId, reader: ProcessId) {
-        if let Some(process) = self.processes.get_mut(&writer) {
+    /// The counterpart of [`Self::insert`], of a lane that neither side uses.
+    fn take_free(&mut self, id: LaneId) -> Option<Lane> {
+        let lane = self.lanes.take_free(id)?;
+        if let Some(process) = self.processes.get_mut(&lane.writer) {
             process.written -= 1;
         }
-        if let Some(process) = self.processes.get_mut(&reader) {
+        if let Some(process) = self.processes.get_mut(&lane.reader) {
             process.read -= 1;
         }
+        for port in [lane.from, lane.to] {
+            if let Some(socket) = self.sockets.get_mut(&port) {
+                socket.lanes.remove(&id);
+            }
+        }
+        Some(lane)
     }
 
     /// Notifies a process about a lane or a pair.

@@ -5,11 +5,9 @@ use utipc_attach::LaneId;
 use utipc_os::disposal::Large;
 
 use super::end::EndCause;
-use super::node_lanes::Inbound;
-use super::pairs::side;
-use super::state::LaneEvent;
+use super::node_lanes::{Inbound, is_connected, is_datagram};
 use super::work::{STEP_BYTES, STEP_RECORDS};
-use super::{Context, DAEMON, Effect, Lanes};
+use super::{Context, Effect, Lanes};
 use crate::{Kind, Recovered, Step, Writer};
 
 /// The end of the node lanes of a socket, in progress.
@@ -67,163 +65,100 @@ fn gather(left: &mut Recovered, messages: &mut Vec<Vec<u8>>) -> Gathered {
     Gathered::Some
 }
 
-impl Lanes {
+impl NodeEnding {
     /// One step; whether there is more to do.
-    pub(super) fn step_node_end(
+    pub(super) fn step(
         &mut self,
+        lanes: &mut Lanes,
         context: &mut Context<'_>,
         port: u32,
         cause: EndCause,
-        ending: &mut NodeEnding,
     ) -> bool {
         loop {
-            ending.phase = match &mut ending.phase {
-                Phase::Begin => match self.inbound.remove(&port) {
+            self.phase = match &mut self.phase {
+                Phase::Begin => match lanes.inbound.remove(&port) {
                     Some(inbound) => {
-                        Phase::Inbound(Box::new(self.begin_inbound_end(context, port, inbound, cause)))
+                        Phase::Inbound(Box::new(Unread::begin(lanes, context, (port, inbound), cause)))
                     }
                     None => Phase::Carry(None),
                 },
                 Phase::Inbound(unread) => {
-                    if self.step_unread(context, port, unread) {
+                    if unread.step(lanes, context, port) {
                         return true;
                     }
-                    let Phase::Inbound(unread) = std::mem::take(&mut ending.phase) else { return false };
+                    let Phase::Inbound(unread) = std::mem::take(&mut self.phase) else { return false };
                     let Unread { lane, writer, .. } = *unread;
-                    self.finish_inbound(context, port, lane, writer);
+                    lanes.finish_inbound(context, port, lane, writer);
                     Phase::Carry(None)
                 }
                 Phase::Carry(until) => {
-                    if self.step_carry(context, port, until) {
+                    if lanes.step_carry(context, port, until) {
                         return true;
                     }
-                    let Some(outbound) = self.outbound.remove(&port) else { return false };
-                    let Some(left) = self.end_outbound(outbound.lane) else {
-                        self.finish_outbound(context, port, outbound.lane, cause.is_gone());
+                    let Some(outbound) = lanes.outbound.remove(&port) else { return false };
+                    lanes.mark_gone(outbound.lane);
+                    let Some(left) = lanes.recovered(outbound.lane) else {
+                        lanes.finish_outbound(context, port, outbound.lane, cause.is_gone());
                         return false;
                     };
-                    self.set_reads_out(port, true);
+                    lanes.set_reads_out(port, true);
                     Phase::Unsent(outbound.lane, Box::new(left))
                 }
                 Phase::Unsent(lane, left) => {
                     let (lane, mut messages) = (*lane, Vec::new());
                     let gathered = gather(left, &mut messages);
-                    self.corrupt += u64::from(gathered == Gathered::Malformed);
-                    let is_over = self.keep_unsent(context, port, messages);
+                    lanes.corrupt += u64::from(gathered == Gathered::Malformed);
+                    let is_over = !is_datagram(context.stack, port) && !is_connected(context.stack, port);
+                    if !is_over && !messages.is_empty() {
+                        lanes.corrupt += lanes.unsent.keep(context, port, messages);
+                    }
                     if !is_over && gathered == Gathered::Some {
                         return true;
                     }
                     // The pair may be gone with the lane.
-                    let left = std::mem::replace(&mut ending.phase, Phase::Carry(None));
-                    self.finish_outbound(context, port, lane, cause.is_gone());
+                    let left = std::mem::replace(&mut self.phase, Phase::Carry(None));
+                    lanes.finish_outbound(context, port, lane, cause.is_gone());
                     context.effects.push(Effect::Free(Large::new(left)));
                     return false;
                 }
             };
         }
     }
+}
 
-    /// Makes requests of the process for this socket wait until its lane is read out, or no longer wait.
-    fn set_reads_out(&mut self, port: u32, reads_out: bool) {
-        if let Some(socket) = self.sockets.get_mut(&port) {
-            socket.reads_out = reads_out;
-        }
-        if !reads_out {
-            self.finished.push(port);
-        }
-    }
-
-    fn begin_inbound_end(
-        &mut self,
+impl Unread {
+    /// Ends a lane that the daemon writes; the process has read a part of it.
+    fn begin(
+        lanes: &mut Lanes,
         context: &mut Context<'_>,
-        port: u32,
-        inbound: Inbound,
+        (port, inbound): (u32, Inbound),
         cause: EndCause,
-    ) -> Unread {
+    ) -> Self {
         let Inbound { lane, writer, .. } = inbound;
-        self.mark_gone(lane);
+        lanes.mark_gone(lane);
         // The mark rang the daemon's own doorbell.
-        self.serve_later(context, lane.pair);
-        self.set_reads_out(port, true);
-        let left = self.recovered(lane);
-        Unread { lane, writer, left, messages: Vec::new(), read: cause.read_of(lane) }
+        lanes.serve_later(context, lane.pair);
+        lanes.set_reads_out(port, true);
+        let left = lanes.recovered(lane);
+        Self { lane, writer, left, messages: Vec::new(), read: cause.read_of(lane) }
     }
 
-    fn step_unread(&mut self, context: &mut Context<'_>, port: u32, unread: &mut Unread) -> bool {
-        if let Some(left) = &mut unread.left {
-            let gathered = gather(left, &mut unread.messages);
-            self.corrupt += u64::from(gathered == Gathered::Malformed);
+    /// One step; whether there is more to do.
+    fn step(&mut self, lanes: &mut Lanes, context: &mut Context<'_>, port: u32) -> bool {
+        if let Some(left) = &mut self.left {
+            let gathered = gather(left, &mut self.messages);
+            lanes.corrupt += u64::from(gathered == Gathered::Malformed);
             if gathered == Gathered::Some {
                 return true;
             }
-            unread.left = None;
+            self.left = None;
         }
-        let rest = unread.messages.len().saturating_sub(STEP_RECORDS as usize);
-        let newest = unread.messages.split_off(rest);
-        let read = if rest == 0 { unread.read } else { 0 };
+        let rest = self.messages.len().saturating_sub(STEP_RECORDS as usize);
+        let newest = self.messages.split_off(rest);
+        let read = if rest == 0 { self.read } else { 0 };
         if !newest.is_empty() && !context.stack.take_back(context.now, port, newest, read) {
-            self.corrupt += 1;
+            lanes.corrupt += 1;
         }
         rest > 0
-    }
-
-    fn finish_inbound(&mut self, context: &mut Context<'_>, port: u32, lane: LaneId, writer: Writer) {
-        self.advance(lane, LaneEvent::WriterDone);
-        self.advance(lane, LaneEvent::ReaderDone);
-        // Before another lane in the slot begins in the same ring.
-        writer.retire();
-        self.free_if_done(context, lane);
-        self.set_reads_out(port, false);
-    }
-
-    /// Ends reading by a process that has not asked for the end of its socket's lanes: unread messages are lost.
-    pub(super) fn drop_inbound(&mut self, context: &mut Context<'_>, port: u32) {
-        if let Some(inbound) = self.inbound.remove(&port) {
-            self.mark_gone(inbound.lane);
-            self.serve_later(context, inbound.lane.pair);
-            self.finish_inbound(context, port, inbound.lane, inbound.writer);
-        }
-    }
-
-    /// The unread messages of a lane that was marked gone; `None` if it has none.
-    fn recovered(&mut self, lane: LaneId) -> Option<Recovered> {
-        let class = self.lanes.get(&lane)?.class;
-        let recovered = self.pairs.get(lane.pair)?.arena.recover(side(lane.writer), lane.slot.into(), class);
-        self.corrupt += u64::from(recovered.is_err());
-        recovered.ok()
-    }
-
-    /// Marks a lane gone that a process writes; returns its contents.
-    fn end_outbound(&mut self, lane: LaneId) -> Option<Recovered> {
-        self.mark_gone(lane);
-        self.recovered(lane)
-    }
-
-    /// The daemon is done with a lane that a process writes.
-    fn finish_outbound(&mut self, context: &mut Context<'_>, port: u32, lane: LaneId, gone: bool) {
-        if self.lanes.get(&lane).is_some_and(|lane| lane.from == port && lane.reader == DAEMON) {
-            self.advance(lane, LaneEvent::ReaderDone);
-            self.dismiss_writer(context, lane, gone);
-            self.free_if_done(context, lane);
-        }
-        self.set_reads_out(port, false);
-    }
-
-    /// Ends writing by a process; what is in the lane is lost.
-    pub(super) fn drop_outbound(&mut self, context: &mut Context<'_>, port: u32) {
-        if let Some(outbound) = self.outbound.remove(&port) {
-            self.mark_gone(outbound.lane);
-            self.finish_outbound(context, port, outbound.lane, false);
-        }
-    }
-
-    /// Ends a node lane with a malformed record, and its connection.
-    pub(super) fn refuse_outbound(&mut self, context: &mut Context<'_>, port: u32) {
-        self.corrupt += 1;
-        if let Some(outbound) = self.outbound.remove(&port) {
-            self.mark_gone(outbound.lane);
-            self.finish_outbound(context, port, outbound.lane, true);
-        }
-        context.stack.abort(context.now, port);
     }
 }

@@ -1,9 +1,10 @@
-//! The beginning of lanes between a process and its node, for traffic with other nodes.
+//! Lanes between a process and its node, for traffic with other nodes: how they begin, and what happens when one end is
+//! done. What is in them then: `node_end.rs`.
 //!
 //! The node is one side of the pair, as process [`DAEMON`]. It reads what the process sends into the endpoint as fast
 //! as that accepts it, and writes what the endpoint receives as far as there is room; the rest waits in the endpoint.
 
-use crate::{Reader, Writer};
+use crate::{Reader, Recovered, Writer};
 use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::NodeAddr;
 use utipc_core::addr::PortId;
@@ -13,8 +14,9 @@ use utipc_core::stack::Stack;
 use super::open::{MAX_READ, MAX_WRITTEN};
 use super::pairs::side;
 use super::quotas::{Charge, RESERVED, largest_inbound, may_charge, reserved_inbound};
-use super::state::LaneState;
-use super::{Context, DAEMON, Effect, Lane, Lanes, ProcessId};
+use super::state::{LaneEvent, LaneState};
+use super::table::Lane;
+use super::{Context, DAEMON, Job, Lanes, ProcessId};
 
 /// Messages that a connection has carried before it gets lanes: many carry one request and its reply.
 const MESSAGES_BEFORE: u64 = 2;
@@ -162,10 +164,10 @@ impl Lanes {
                 return None;
             }
         };
+        let token = self.pairs.token(id.pair);
         let pair = self.pairs.get_mut(id.pair)?;
         let near = pair.near.as_mut()?;
         if near.watched.is_none() {
-            let token = self.token | u64::from(id.pair.0);
             near.watched =
                 context.watch.watch(if writer == DAEMON { reader } else { writer }, &near.knock, token);
             // The arena is still empty.
@@ -184,24 +186,8 @@ impl Lanes {
         // The daemon takes larger rings for the lanes that it writes without a grant.
         let class = if is_outbound { 0 } else { largest_inbound(few) };
         let (state, charge) = (LaneState::OPEN, Charge::begin(context.stack, user, memory));
-        let lane = Lane {
-            from,
-            to,
-            writer,
-            reader,
-            state,
-            class,
-            granted: 0,
-            charge,
-            group: None,
-            opens_after: None,
-            read_out: 0,
-        };
-        self.lanes.insert(id, lane);
-        self.charge(id, writer, reader);
-        if let Some(socket) = self.sockets.get_mut(&port) {
-            socket.lanes.insert(id, ());
-        }
+        let lane = Lane::new((from, writer), (to, reader), state, charge);
+        self.insert(id, Lane { class, ..lane });
         Some(id)
     }
 
@@ -217,7 +203,7 @@ impl Lanes {
         let Some(reader) = near.and_then(|near| near.inc.reader(lane.slot.into()).ok()) else { return };
         // The first turn reads it and arms it.
         self.outbound.insert(port, Outbound { lane, reader, attention: Attention::Listed });
-        context.effects.push(Effect::CarryOut(port));
+        context.later(port, Job::CarryOut(port));
         self.notify(context, user, Notice::NodeLane { port, peer, lane, end: LaneEnd::Writer });
     }
 
@@ -238,5 +224,73 @@ impl Lanes {
     /// The process has few enough lanes for each to have a large ring in the pair's memory.
     pub(super) fn has_few_lanes(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_some_and(|process| process.written.max(process.read) <= FEW_LANES)
+    }
+
+    /// Makes requests of the process for this socket wait until its lane is read out, or no longer wait.
+    pub(super) fn set_reads_out(&mut self, port: u32, reads_out: bool) {
+        if let Some(socket) = self.sockets.get_mut(&port) {
+            socket.reads_out = reads_out;
+        }
+        if !reads_out {
+            self.finished.push(port);
+        }
+    }
+
+    /// The daemon is done with a lane that it writes, and so is the reader.
+    pub(super) fn finish_inbound(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        lane: LaneId,
+        writer: Writer,
+    ) {
+        self.advance(lane, LaneEvent::WriterDone);
+        self.advance(lane, LaneEvent::ReaderDone);
+        // Before another lane in the slot begins in the same ring.
+        writer.retire();
+        self.free_if_done(context, lane);
+        self.set_reads_out(port, false);
+    }
+
+    /// Ends reading by a process that has not asked for the end of its socket's lanes: unread messages are lost.
+    pub(super) fn drop_inbound(&mut self, context: &mut Context<'_>, port: u32) {
+        if let Some(inbound) = self.inbound.remove(&port) {
+            self.mark_gone(inbound.lane);
+            self.serve_later(context, inbound.lane.pair);
+            self.finish_inbound(context, port, inbound.lane, inbound.writer);
+        }
+    }
+
+    /// The unread messages of a lane that was marked gone; `None` if it has none.
+    pub(super) fn recovered(&mut self, lane: LaneId) -> Option<Recovered> {
+        let class = self.lanes.get(&lane)?.class;
+        let recovered = self.pairs.get(lane.pair)?.arena.recover(side(lane.writer), lane.slot.into(), class);
+        self.corrupt += u64::from(recovered.is_err());
+        recovered.ok()
+    }
+
+    /// The daemon is done with a lane that a process writes.
+    pub(super) fn finish_outbound(&mut self, context: &mut Context<'_>, port: u32, lane: LaneId, gone: bool) {
+        if self.lanes.get(&lane).is_some_and(|lane| lane.from == port && lane.reader == DAEMON) {
+            self.advance(lane, LaneEvent::ReaderDone);
+            self.dismiss_writer(context, lane, gone);
+            self.free_if_done(context, lane);
+        }
+        self.set_reads_out(port, false);
+    }
+
+    /// Ends writing by a process; what is in the lane is lost.
+    pub(super) fn drop_outbound(&mut self, context: &mut Context<'_>, port: u32, gone: bool) {
+        if let Some(outbound) = self.outbound.remove(&port) {
+            self.mark_gone(outbound.lane);
+            self.finish_outbound(context, port, outbound.lane, gone);
+        }
+    }
+
+    /// Ends a node lane with a malformed record, and its connection.
+    pub(super) fn refuse_outbound(&mut self, context: &mut Context<'_>, port: u32) {
+        self.corrupt += 1;
+        self.drop_outbound(context, port, true);
+        context.stack.abort(context.now, port);
     }
 }

@@ -11,8 +11,9 @@ use super::groups::Members;
 use super::pairs::side;
 use super::quotas::{Charge, may_charge, reserved};
 use super::state::{LaneEvent, LaneState};
+use super::table::Lane;
 use super::work::STEP_LANES;
-use super::{Context, DAEMON, Lane, Lanes, ProcessId};
+use super::{Context, DAEMON, Effect, Job, Lanes, ProcessId};
 use crate::layout::{FIRST_RING, LARGEST_CLASS, RING_SHIFTS};
 
 /// Maximum number of lanes that the sockets of one process write.
@@ -49,7 +50,7 @@ impl Lanes {
             let has_lanes = self.open_datagram_lanes(context, id, port);
             return if has_lanes { Ok(Reply::Done) } else { Err(Failure::State) };
         }
-        if self.between.contains(&(port, to)) {
+        if self.connects(port, to) {
             return Ok(Reply::Done);
         }
         if context.stack.endpoint(to).is_none() {
@@ -94,8 +95,7 @@ impl Lanes {
 
     /// Whether a lane from one socket to another can begin; an older lane must be drained first.
     pub(super) fn may_open(&self, from: u32, to: u32) -> bool {
-        let taken = self.between.contains(&(from, to)) || self.draining.contains(&(from, to));
-        self.is_direct(from) && self.is_direct(to) && !taken
+        self.is_direct(from) && self.is_direct(to) && !self.lanes.is_taken(from, to)
     }
 
     /// Makes a lane that ended because one of the two sockets was shared: at once, or when everything sent earlier is
@@ -103,7 +103,7 @@ impl Lanes {
     fn restore(&mut self, context: &mut Context<'_>, from: u32, to: u32) {
         if self.may_have_lane(context.stack, from, to) {
             self.make(context, from, to, None);
-        } else if self.draining.contains(&(from, to))
+        } else if self.lanes.is_draining(from, to)
             && let Some(socket) = self.sockets.get_mut(&from)
         {
             socket.suspended.insert((from, to), ());
@@ -139,12 +139,11 @@ impl Lanes {
     /// Whether the next message in a socket's queue came by the node after its sender's lane had ended, while that lane
     /// is not drained: the messages in the lane come first.
     pub fn follows_a_lane(&self, stack: &Stack, port: u32) -> bool {
-        if self.draining.is_empty() {
+        if !self.lanes.has_draining() {
             return false;
         }
         let sender = stack.endpoint(port).and_then(|e| e.next_sender(stack.own_node()));
-        let drains = |from: &u32| self.draining.get(&(*from, port)).is_some_and(|lanes| *lanes > 0);
-        let Some(from) = sender.filter(drains) else { return false };
+        let Some(from) = sender.filter(|from| self.lanes.drains(*from, port)) else { return false };
         // An unopened lane begins behind the messages in the queue.
         self.sockets.get(&port).is_some_and(|socket| !socket.unopened.has_one_of(from))
     }
@@ -180,14 +179,12 @@ impl Lanes {
 
     /// Whether messages of a connection go by the lane between these ports, so that a request would overtake them.
     pub fn connects(&self, from: u32, to: u32) -> bool {
-        self.between.contains(&(from, to))
+        self.lanes.between(from, to).is_some()
     }
 
     /// Lanes, by the ports of writer and reader, that were drained in this turn. Each goes to [`Self::resume`].
     pub fn take_drained(&mut self) -> Vec<(u32, u32)> {
-        let mut drained = std::mem::take(&mut self.drained);
-        drained.retain(|ports| self.draining.get(ports) == Some(&0) && self.draining.remove(ports).is_some());
-        drained
+        self.lanes.take_drained()
     }
 
     /// The lane between these ports comes back after it was drained, if it only ended because the writer was shared.
@@ -236,28 +233,13 @@ impl Lanes {
         let after = context.stack.endpoint(to).map_or(0, Endpoint::taken_with_queue);
         let group = group.map(|members| Members { after, ..members });
         let lane = Lane {
-            from,
-            to,
-            writer,
-            reader,
-            state,
-            class: 0,
-            granted: 0,
-            charge,
-            group,
             opens_after: Some(after),
-            read_out: 0,
+            group,
+            ..Lane::new((from, writer), (to, reader), state, charge)
         };
         let notice = lane.notice(id, LaneEnd::Writer);
-        self.lanes.insert(id, lane);
-        self.between.insert((from, to), id);
         context.stack.add_lane(from, to);
-        self.charge(id, writer, reader);
-        for port in [from, to] {
-            if let Some(socket) = self.sockets.get_mut(&port) {
-                socket.lanes.insert(id, ());
-            }
-        }
+        self.insert(id, lane);
         if group.is_some()
             && let Some(socket) = self.sockets.get_mut(&from)
         {
@@ -288,8 +270,8 @@ impl Lanes {
         pair.is_some_and(|pair| pair.arena.is_armed(side(id.writer), id.slot.into()))
     }
 
-    /// Continues opening lanes; see [`Effect::Open`](super::Effect::Open).
-    pub fn open_more(&mut self, context: &mut Context<'_>, port: u32) {
+    /// Continues opening lanes; see [`Job::Open`].
+    pub(super) fn open_more(&mut self, context: &mut Context<'_>, port: u32) {
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.is_opening = false;
             self.open_unopened(context, port);
@@ -306,7 +288,7 @@ impl Lanes {
         {
             if left == 0 {
                 if !std::mem::replace(&mut socket.is_opening, true) {
-                    context.effects.push(super::Effect::Open(port));
+                    context.later(port, Job::Open(port));
                 }
                 return;
             }
@@ -316,7 +298,7 @@ impl Lanes {
                 continue;
             };
             lane.opens_after = None;
-            lane.state = lane.state.next(LaneEvent::Open);
+            lane.advance(LaneEvent::Open);
             let (reader, notice, state) = (lane.reader, lane.notice(id, LaneEnd::Reader), lane.state);
             self.notify(context, reader, notice);
             if state.has_ended() {
@@ -381,10 +363,10 @@ impl Lanes {
         let Some(lane) = self.lanes.get(&lane) else { return Err(Failure::State) };
         let (writes, reads) = (lane.writer == id, lane.reader == id);
         if writes {
-            context.effects.push(super::Effect::Readable(lane.to));
+            context.effects.push(Effect::Readable(lane.to));
         }
         if reads {
-            context.effects.push(super::Effect::Writable(lane.from));
+            context.effects.push(Effect::Writable(lane.from));
         }
         if writes || reads { Ok(Reply::Done) } else { Err(Failure::State) }
     }
@@ -402,11 +384,5 @@ impl Lanes {
         pair: utipc_attach::PairId,
     ) -> Option<Vec<std::os::fd::OwnedFd>> {
         self.pairs.fetch(pair, id)
-    }
-
-    /// Wakes all processes that sleep until the node takes more, some now and the others in later turns.
-    pub fn ring_all(&mut self) {
-        self.ringing = Some(DAEMON);
-        self.step_ring();
     }
 }

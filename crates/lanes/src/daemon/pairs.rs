@@ -48,6 +48,11 @@ impl Near {
             is_behind: false,
         })
     }
+
+    /// Whether the process has written or read something.
+    pub(super) fn has_work(&self) -> bool {
+        self.inc.has_ready() || self.out.has_room()
+    }
 }
 
 /// Slots of one direction.
@@ -93,6 +98,8 @@ pub(super) struct Pairs {
     by_process: Index<ProcessId, Many<PairId, ()>>,
     /// Pairs that had no lanes at some time, oldest first.
     idle: VecDeque<(Time, PairId)>,
+    /// The reactor's token of a pair is this number plus the pair's.
+    token: u64,
 }
 
 /// The side of an arena with this number.
@@ -101,6 +108,15 @@ pub(super) const fn side(number: u8) -> Side {
 }
 
 impl Pairs {
+    pub(super) fn new(token: u64) -> Self {
+        Self { token, ..Self::default() }
+    }
+
+    /// The reactor's token of a pair.
+    pub(super) fn token(&self, id: PairId) -> u64 {
+        self.token | u64::from(id.0)
+    }
+
     /// See [`super::Lanes::shrink`].
     pub(super) fn shrink(&mut self, part: usize) {
         self.pairs.shrink(part);

@@ -2,7 +2,8 @@
 
 use utipc_attach::LaneId;
 
-use super::{Lanes, pairs};
+use super::pairs::{Pairs, side};
+use super::table::Table;
 use crate::{Tap, Tapped};
 use utipc_os::many::Many;
 
@@ -26,23 +27,28 @@ pub(super) struct Taps {
     has_begun: bool,
 }
 
-impl Lanes {
+impl Taps {
     /// Reports what was written into lanes since the last call, with the ports of writer and reader; 0 is the node.
     /// The first call begins the taps and reports nothing from existing lanes.
-    pub fn read_taps(&mut self, report: &mut dyn FnMut([u32; 2], Tapped<'_>)) {
-        self.add_taps();
-        let Some(taps) = &mut self.taps.of else { return };
+    pub(super) fn read(
+        &mut self,
+        lanes: &Table,
+        pairs: &Pairs,
+        report: &mut dyn FnMut([u32; 2], Tapped<'_>),
+    ) {
+        self.add(lanes, pairs);
+        let Some(taps) = &mut self.of else { return };
         let mut left = CALL_RECORDS;
         for _ in 0..taps.len() {
-            let next = taps.next_after(self.taps.last).or_else(|| taps.first());
+            let next = taps.next_after(self.last).or_else(|| taps.first());
             let Some((id, (tap, ports))) = next.and_then(|id| Some((id, taps.get_mut(&id)?))) else { return };
-            let lane = self.lanes.get(&id);
+            let lane = lanes.get(&id);
             let largest = lane.map_or(0, |lane| lane.class);
             left = left.saturating_sub(1 + tap.scan(largest, &mut |found| report(*ports, found)));
             if lane.is_none() {
                 taps.remove(&id);
             }
-            self.taps.last = Some(id);
+            self.last = Some(id);
             if left == 0 {
                 break;
             }
@@ -50,29 +56,24 @@ impl Lanes {
     }
 
     /// Adds taps on new lanes.
-    fn add_taps(&mut self) {
-        let Taps { of, known, has_begun, .. } = &mut self.taps;
+    fn add(&mut self, lanes: &Table, pairs: &Pairs) {
+        let Taps { of, known, has_begun, .. } = self;
         let taps = of.get_or_insert_default();
         for _ in 0..CALL_LANES {
-            let Some(id) = self.lanes.next_after(*known) else {
+            let Some(id) = lanes.next_after(*known) else {
                 (*known, *has_begun) = (None, true);
                 return;
             };
             *known = Some(id);
-            let (Some(lane), Some(pair)) = (self.lanes.get(&id), self.pairs.get(id.pair)) else { continue };
+            let (Some(lane), Some(pair)) = (lanes.get(&id), pairs.get(id.pair)) else { continue };
             let ports = [lane.from, lane.to];
             // The slot of an ended lane may hold a new one.
             if taps.get(&id).is_some_and(|(_, known)| *known == ports) {
                 continue;
             }
-            if let Some(tap) = pair.arena.tap(pairs::side(id.writer), id.slot.into(), !*has_begun) {
+            if let Some(tap) = pair.arena.tap(side(id.writer), id.slot.into(), !*has_begun) {
                 taps.insert(id, (tap, ports));
             }
         }
-    }
-
-    /// Ends the taps.
-    pub fn end_taps(&mut self) {
-        self.taps = Taps::default();
     }
 }

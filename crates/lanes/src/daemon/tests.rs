@@ -75,7 +75,7 @@ impl Bench {
     fn lane(&mut self, process: ProcessId, from: u32, to: u32) -> (LaneId, Writer, Arena) {
         let wanted = self.with(|lanes, context| lanes.want(context, process, from, to));
         assert_eq!(wanted, Ok(utipc_attach::Reply::Done));
-        let id = *self.lanes.between.get(&(from, to)).unwrap();
+        let id = self.lanes.lanes.between(from, to).unwrap();
         self.writer(id)
     }
 
@@ -190,12 +190,12 @@ fn each_step_of_reading_out_has_a_bounded_size() {
         assert!(push(&mut writer, from, to, 0));
     }
     let mut work = Work::end(to, EndCause::Hosted(None));
-    let (mut steps, mut before) = (0, (bench.queued(to), bench.lanes.between.len()));
+    let (mut steps, mut before) = (0, (bench.queued(to), bench.lanes.lanes.in_use()));
     assert_eq!(before, (0, 101));
     loop {
         let more = bench.step(&mut work);
         steps += 1;
-        let now = (bench.queued(to), bench.lanes.between.len());
+        let now = (bench.queued(to), bench.lanes.lanes.in_use());
         assert!(now.0 - before.0 <= STEP_RECORDS as usize, "{} messages in one step", now.0 - before.0);
         assert!(before.1 - now.1 <= STEP_LANES, "{} lanes in one step", before.1 - now.1);
         before = now;
@@ -227,7 +227,7 @@ fn messages_stay_in_order_while_their_lane_is_read_out() {
                 number += 1;
             }
         }
-        by_node += u32::from(bench.lanes.between.is_empty());
+        by_node += u32::from(bench.lanes.lanes.in_use() == 0);
     }
     assert!(send(&mut bench, from, to, number));
     number += 1;
@@ -304,7 +304,7 @@ fn lanes_of_a_process_end_and_come_back_in_steps() {
     drop(bench.lane(2, from, to));
     let fewest = SOCKETS / STEP_LANES;
     let (steps, _) = bench.run(Work::share(from));
-    assert!(steps > fewest && bench.lanes.between.is_empty(), "{steps}");
+    assert!(steps > fewest && bench.lanes.lanes.in_use() == 0, "{steps}");
     for port in others.iter().chain([&to]) {
         // Each reader confirms that it has read its lane to the end.
         let id = bench.lanes.sockets.get(port).unwrap().lanes.first().unwrap();
@@ -315,14 +315,14 @@ fn lanes_of_a_process_end_and_come_back_in_steps() {
     assert_eq!(bench.lanes.take_drained().len(), SOCKETS + 1);
     let (steps, _) = bench.run(Work::lend(from, 2));
     assert!(steps > fewest, "{steps}");
-    assert_eq!(bench.lanes.between.len(), SOCKETS + 1);
+    assert_eq!(bench.lanes.lanes.in_use(), SOCKETS + 1);
     // The process dies without a word.
     bench.lanes.remove_process(2);
     let before = bench.lanes.counts().lanes;
     let (steps, _) = bench.run(Work::forget(2));
     assert!(steps > fewest, "{steps}");
     assert_eq!(bench.lanes.counts().lanes, before, "their readers still have them");
-    assert!(bench.lanes.writers.next_after(None).is_some());
+    assert!(!bench.lanes.lanes.written_by(2, None).is_empty());
 }
 
 #[test]

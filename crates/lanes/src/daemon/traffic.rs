@@ -7,11 +7,13 @@ use utipc_core::socket::{Built, Endpoint, State, Unsent};
 use utipc_core::stack::Stack;
 use utipc_core::wire::{Message, blocks};
 
+use super::awake::MAX_AWAKE;
 use super::node_lanes::{Attention, Inbound, is_datagram};
 use super::open::LARGEST_OF_MANY;
+use super::pairs::Near;
 use super::state::LaneEvent;
 use super::work::{STEP_BYTES, STEP_RECORDS};
-use super::{Context, Effect, Lanes};
+use super::{Context, Effect, Job, Lanes};
 
 /// Bytes that one step reads from a lane or writes to it; a message may exceed it. Our choice: a step takes less than
 /// 0.1 ms with large and with small messages.
@@ -55,7 +57,7 @@ impl Lanes {
         let (mut ready, mut room) = (Vec::new(), Vec::new());
         near.inc.take_some_ready(SERVED_MAX, |slot| ready.push(slot));
         near.out.take_some_room(SERVED_MAX, |slot| room.push(slot));
-        if near.inc.has_ready() || near.out.has_room() {
+        if near.has_work() {
             self.serve_later(context, pair);
         }
         for slot in ready {
@@ -70,13 +72,23 @@ impl Lanes {
                 && let Some(inbound) = self.inbound.get_mut(&port)
                 && !std::mem::replace(&mut inbound.is_unfilled, true)
             {
-                context.effects.push(Effect::Fill(port));
+                context.later(port, Job::Fill(port));
             }
         }
     }
 
-    /// Continues with an arena; see [`Effect::Serve`].
-    pub fn serve_behind(&mut self, context: &mut Context<'_>, pair: PairId) {
+    /// Serves the arenas whose processes do not wake the daemon.
+    pub fn serve_awake(&mut self, context: &mut Context<'_>) {
+        for at in 0..MAX_AWAKE {
+            let Some(pair) = self.awake.at(at) else { return };
+            if self.pairs.near(pair).is_some_and(Near::has_work) {
+                self.serve(context, pair);
+            }
+        }
+    }
+
+    /// Continues with an arena; see [`Job::Serve`].
+    pub(super) fn serve_behind(&mut self, context: &mut Context<'_>, pair: PairId) {
         if let Some(near) = self.pairs.get_mut(pair).and_then(|pair| pair.near.as_mut()) {
             near.is_behind = false;
             self.serve(context, pair);
@@ -89,7 +101,7 @@ impl Lanes {
             && let Some(user) = near.watched
             && !std::mem::replace(&mut near.is_behind, true)
         {
-            context.effects.push(Effect::Serve(user, pair));
+            context.effects.push(Effect::Run(Some(user), Job::Serve(pair)));
         }
     }
 
@@ -99,12 +111,12 @@ impl Lanes {
             && outbound.attention == from
         {
             outbound.attention = Attention::Listed;
-            context.effects.push(Effect::CarryOut(port));
+            context.later(port, Job::CarryOut(port));
         }
     }
 
-    /// Carries out a step of an outbound lane; see [`Effect::CarryOut`].
-    pub fn carry_listed(&mut self, context: &mut Context<'_>, port: u32) {
+    /// Carries out a step of an outbound lane; see [`Job::CarryOut`].
+    pub(super) fn carry_listed(&mut self, context: &mut Context<'_>, port: u32) {
         let Some(outbound) = self.outbound.get_mut(&port) else { return };
         if outbound.attention == Attention::Listed {
             outbound.attention = Attention::Blocked;
@@ -112,8 +124,8 @@ impl Lanes {
         }
     }
 
-    /// Continues filling an inbound lane; see [`Effect::Fill`].
-    pub fn fill(&mut self, context: &mut Context<'_>, port: u32) {
+    /// Continues filling an inbound lane; see [`Job::Fill`].
+    pub(super) fn fill(&mut self, context: &mut Context<'_>, port: u32) {
         if let Some(inbound) = self.inbound.get_mut(&port) {
             inbound.is_unfilled = false;
             self.deliver(context, port);
@@ -157,7 +169,7 @@ impl Lanes {
             (Stopped::Empty | Stopped::Budget, Ok(_)) => Attention::Listed,
         };
         if outbound.attention == Attention::Listed && !listed {
-            context.effects.push(Effect::CarryOut(port));
+            context.later(port, Job::CarryOut(port));
         }
         if stopped == Stopped::Refused {
             // The process believes that the message is on its way: if the connection has not noticed its end yet, it
@@ -195,7 +207,7 @@ impl Lanes {
     /// others.
     fn send_or_park(&mut self, context: &mut Context<'_>, port: u32, message: Built) -> Result<(), Stopped> {
         let node = message.node();
-        let unsent = if node.is_some_and(|node| self.waits_for(port, node)) {
+        let unsent = if node.is_some_and(|node| self.unsent.waits_for(port, node)) {
             message
         } else {
             match context.stack.send_built(context.now, port, message) {
@@ -205,7 +217,7 @@ impl Lanes {
             }
         };
         let unsent = match node {
-            Some(_) => self.park(context, port, unsent),
+            Some(_) => self.unsent.park(context, port, unsent),
             None => Err(unsent),
         };
         unsent.map_err(|message| {
@@ -217,7 +229,7 @@ impl Lanes {
     /// Continues with the node lanes of a socket whose state has changed.
     pub fn carry(&mut self, context: &mut Context<'_>, port: u32) {
         self.deliver(context, port);
-        self.send_unsent(context, port);
+        self.unsent.send(context, port);
         let endpoint = context.stack.endpoint(port);
         let datagram = endpoint.is_some_and(|e| !e.kind().is_connection_oriented());
         let writable = endpoint.is_some_and(|e| e.readiness().writable);
@@ -227,7 +239,7 @@ impl Lanes {
             self.list(context, port, Attention::Blocked);
         }
         if over {
-            self.drop_outbound(context, port);
+            self.drop_outbound(context, port, false);
         }
     }
 
@@ -263,7 +275,7 @@ impl Lanes {
         *corrupt += u64::from(matches!(broken, Some(LaneError::Corrupt(_))));
         if cut {
             inbound.is_unfilled = true;
-            context.effects.push(Effect::Fill(port));
+            context.later(port, Job::Fill(port));
         }
         let at_end = |endpoint: &Endpoint| !datagram && endpoint.is_at_end();
         let over = broken.is_some() || context.stack.endpoint(port).is_none_or(at_end);

@@ -2,16 +2,17 @@
 
 use std::collections::VecDeque;
 
-use utipc_core::NodeAddr;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::{Built, Unsent};
 use utipc_core::stack::Stack;
+use utipc_core::{NodeAddr, Time};
 use utipc_os::disposal::Large;
+use utipc_os::heap::shrink_queue;
+use utipc_os::many::{Index, Many};
 
 use super::node_lanes::{is_connected, is_datagram};
 use super::work::{STEP_LANES, STEP_RECORDS};
-use super::{Context, Lanes};
-use utipc_os::many::Many;
+use super::{Context, Effect, Job};
 
 /// The end of a connection waits for unsent messages this long, milliseconds at most. Spec: tipc.md §8.3.
 const MAX_LINGER_MS: u64 = 8000;
@@ -32,7 +33,7 @@ pub enum SocketEnd {
 /// The unsent messages of one socket: of a connection whose lane has ended; without a connection, those for nodes whose
 /// queue is full, so that they do not hold up messages to other nodes.
 #[derive(Debug, Default)]
-pub(super) struct Messages {
+struct Messages {
     /// By destination, in the order of sending; messages of a connection have no node as key.
     messages: Many<NodeAddr, VecDeque<Built>>,
     /// The node that was tried last; the next turn tries the others.
@@ -82,25 +83,33 @@ fn cost(message: &Built) -> usize {
     message.size() + size_of::<Built>()
 }
 
-impl Lanes {
-    /// Whether a message that the process sends by a request would overtake earlier ones.
-    pub fn holds_back(&self, port: u32) -> bool {
-        self.outbound.contains(&port) || self.has_unsent(port)
+/// The unsent messages of all sockets.
+#[derive(Debug, Default)]
+pub(super) struct UnsentMessages {
+    sockets: Index<u32, Messages>,
+    /// Times at which unsent messages of ended sockets are dropped, and the sockets; oldest first.
+    lingering: VecDeque<(Time, u32)>,
+}
+
+impl UnsentMessages {
+    /// See [`super::Lanes::shrink`].
+    pub(super) fn shrink(&mut self, part: usize) {
+        self.sockets.shrink(part);
+        shrink_queue(&mut self.lingering);
+    }
+
+    pub(super) fn contains(&self, port: u32) -> bool {
+        self.sockets.contains(&port)
     }
 
     /// Whether the process has ended the socket while messages that it has sent before are unsent.
-    pub fn is_ending(&self, port: u32) -> bool {
-        self.unsent.get(&port).is_some_and(Messages::is_ending)
-    }
-
-    /// Whether messages of a socket that have left their lane are unsent.
-    pub fn has_unsent(&self, port: u32) -> bool {
-        self.unsent.contains(&port) || self.sockets.get(&port).is_some_and(|socket| socket.reads_out)
+    pub(super) fn is_ending(&self, port: u32) -> bool {
+        self.sockets.get(&port).is_some_and(Messages::is_ending)
     }
 
     /// Whether messages to this node wait already.
     pub(super) fn waits_for(&self, port: u32, node: NodeAddr) -> bool {
-        self.unsent.get(&port).is_some_and(|unsent| unsent.messages.contains(&node))
+        self.sockets.get(&port).is_some_and(|unsent| unsent.messages.contains(&node))
     }
 
     /// Keeps a message without a connection until the queue to its node has room.
@@ -109,7 +118,7 @@ impl Lanes {
     /// The message: too many bytes wait already, of this socket or of its user.
     pub(super) fn park(&mut self, context: &mut Context<'_>, port: u32, message: Built) -> Result<(), Built> {
         let (stack, bytes) = (&mut *context.stack, cost(&message) as u64);
-        let mut is_full = self.unsent.get(&port).is_some_and(|unsent| unsent.bytes >= MAX_PARKED);
+        let mut is_full = self.sockets.get(&port).is_some_and(|unsent| unsent.bytes >= MAX_PARKED);
         if let Some(user) = stack.user_of(port).filter(|_| !is_full) {
             is_full = stack.ledger_mut().check(user, Resource::Memory, bytes).is_err();
         }
@@ -117,62 +126,53 @@ impl Lanes {
             return Err(message);
         }
         let message = stack.keep(port, message)?;
-        let unsent = self.unsent.get_or_insert(port, || Messages::new(stack, port));
+        let unsent = self.sockets.get_or_insert(port, || Messages::new(stack, port));
         unsent.add(message);
         unsent.settle(stack);
         Ok(())
     }
 
-    /// Sends messages of a lane that has ended, now or when the endpoint accepts them. Returns whether it accepts no
-    /// more.
-    pub(super) fn keep_unsent(
-        &mut self,
-        context: &mut Context<'_>,
-        port: u32,
-        messages: Vec<Vec<u8>>,
-    ) -> bool {
-        let is_over = !is_datagram(context.stack, port) && !is_connected(context.stack, port);
-        if messages.is_empty() || is_over {
-            return is_over;
-        }
-        let unsent = self.unsent.get_or_insert(port, || Messages::new(context.stack, port));
+    /// Sends messages of a lane that has ended, now or when the endpoint accepts them; returns how many are malformed.
+    pub(super) fn keep(&mut self, context: &mut Context<'_>, port: u32, messages: Vec<Vec<u8>>) -> u64 {
+        let mut malformed = 0;
+        let unsent = self.sockets.get_or_insert(port, || Messages::new(context.stack, port));
         for bytes in messages {
             match context.stack.check_built(port, bytes) {
                 // Its sender has seen success: it waits wherever there is room.
                 Some(message) => unsent.add(context.stack.keep(port, message).unwrap_or_else(|built| built)),
-                None => self.corrupt += 1,
+                None => malformed += 1,
             }
         }
         unsent.settle(context.stack);
-        self.send_unsent(context, port);
-        false
+        self.send(context, port);
+        malformed
     }
 
     /// Sends unsent messages as far as the endpoint accepts them, and then ends the socket if that was to follow; what
     /// one step does not do follows in the next turns.
-    pub fn send_unsent(&mut self, context: &mut Context<'_>, port: u32) {
-        let Some(unsent) = self.unsent.get_mut(&port) else { return };
+    pub(super) fn send(&mut self, context: &mut Context<'_>, port: u32) {
+        let Some(unsent) = self.sockets.get_mut(&port) else { return };
         if unsent.is_listed {
             unsent.again = true;
         } else {
             unsent.tried = None;
-            self.try_unsent(context, port);
+            self.try_all(context, port);
         }
     }
 
-    /// Continues [`Self::send_unsent`]; see [`Effect::Resend`](super::Effect::Resend).
-    pub fn resend(&mut self, context: &mut Context<'_>, port: u32) {
-        let Some(unsent) = self.unsent.get_mut(&port) else { return };
+    /// Continues [`Self::send`].
+    pub(super) fn resend(&mut self, context: &mut Context<'_>, port: u32) {
+        let Some(unsent) = self.sockets.get_mut(&port) else { return };
         unsent.is_listed = false;
-        self.try_unsent(context, port);
+        self.try_all(context, port);
     }
 
-    fn try_unsent(&mut self, context: &mut Context<'_>, port: u32) {
+    fn try_all(&mut self, context: &mut Context<'_>, port: u32) {
         if !is_datagram(context.stack, port) && !is_connected(context.stack, port) {
-            return self.drop_unsent(context, port);
+            return self.drop_all(context, port);
         }
         let mut left = STEP_RECORDS;
-        while let Some(unsent) = self.unsent.get_mut(&port) {
+        while let Some(unsent) = self.sockets.get_mut(&port) {
             let Some(node) = unsent.messages.next_after(unsent.tried) else {
                 unsent.tried = None;
                 if !std::mem::take(&mut unsent.again) {
@@ -183,30 +183,24 @@ impl Lanes {
             };
             if left == 0 {
                 unsent.is_listed = true;
-                context.effects.push(super::Effect::Resend(port));
+                context.later(port, Job::Resend(port));
                 break;
             }
             left -= 1;
-            if self.send_unsent_to(context, port, node, &mut left)
-                && let Some(unsent) = self.unsent.get_mut(&port)
+            if self.send_to(context, port, node, &mut left)
+                && let Some(unsent) = self.sockets.get_mut(&port)
             {
                 unsent.tried = Some(node);
             }
         }
-        if self.unsent.get(&port).is_some_and(|unsent| unsent.messages.is_empty()) {
-            self.drop_unsent(context, port);
+        if self.sockets.get(&port).is_some_and(|unsent| unsent.messages.is_empty()) {
+            self.drop_all(context, port);
         }
     }
 
     /// Sends messages that wait for one node; returns whether it takes no more, or has all.
-    fn send_unsent_to(
-        &mut self,
-        context: &mut Context<'_>,
-        port: u32,
-        node: NodeAddr,
-        left: &mut u32,
-    ) -> bool {
-        let Some(unsent) = self.unsent.get_mut(&port) else { return true };
+    fn send_to(&mut self, context: &mut Context<'_>, port: u32, node: NodeAddr, left: &mut u32) -> bool {
+        let Some(unsent) = self.sockets.get_mut(&port) else { return true };
         let Some(mut queue) = unsent.messages.remove(&node) else { return true };
         let (mut freed, mut is_done) = (0, true);
         while let Some(message) = queue.pop_front() {
@@ -225,7 +219,7 @@ impl Lanes {
                 }
                 Err(Unsent::Over) => {
                     freed += bytes + queue.iter().map(cost).sum::<usize>();
-                    context.effects.push(super::Effect::Free(Large::new(std::mem::take(&mut queue))));
+                    context.effects.push(Effect::Free(Large::new(std::mem::take(&mut queue))));
                 }
             }
         }
@@ -238,8 +232,8 @@ impl Lanes {
     }
 
     /// Ends a connection, or closes a socket: at once, or after its unsent messages.
-    pub fn end_socket(&mut self, context: &mut Context<'_>, port: u32, end: SocketEnd) {
-        match (self.unsent.get_mut(&port), end) {
+    pub(super) fn end(&mut self, context: &mut Context<'_>, port: u32, end: SocketEnd) {
+        match (self.sockets.get_mut(&port), end) {
             (Some(unsent), _) => {
                 if !unsent.is_ending() {
                     self.lingering.push_back((context.now.plus_millis(MAX_LINGER_MS), port));
@@ -258,24 +252,29 @@ impl Lanes {
         }
     }
 
-    fn drop_unsent(&mut self, context: &mut Context<'_>, port: u32) {
-        let Some(mut unsent) = self.unsent.remove(&port) else { return };
+    fn drop_all(&mut self, context: &mut Context<'_>, port: u32) {
+        let Some(mut unsent) = self.sockets.remove(&port) else { return };
         unsent.bytes = 0;
         unsent.settle(context.stack);
         if !unsent.messages.is_empty() {
             let messages = std::mem::take(&mut unsent.messages);
-            context.effects.push(super::Effect::Free(Large::new(messages)));
+            context.effects.push(Effect::Free(Large::new(messages)));
         }
         if unsent.shuts_down {
-            self.end_socket(context, port, SocketEnd::Shutdown);
+            self.end(context, port, SocketEnd::Shutdown);
         }
         if unsent.closes {
-            self.end_socket(context, port, SocketEnd::Close);
+            self.end(context, port, SocketEnd::Close);
         }
     }
 
+    /// When [`Self::expire`] has something to do.
+    pub(super) fn deadline(&self) -> Time {
+        self.lingering.front().map_or(Time::NEVER, |(until, _)| *until)
+    }
+
     /// Drops unsent messages of sockets that have waited too long for their end.
-    pub(super) fn expire_unsent(&mut self, context: &mut Context<'_>) {
+    pub(super) fn expire(&mut self, context: &mut Context<'_>) {
         for _ in 0..STEP_LANES {
             let Some((_, port)) = self.lingering.front().copied().filter(|(until, _)| *until <= context.now)
             else {
@@ -283,7 +282,7 @@ impl Lanes {
             };
             self.lingering.pop_front();
             if self.is_ending(port) {
-                self.drop_unsent(context, port);
+                self.drop_all(context, port);
             }
         }
     }

@@ -86,24 +86,25 @@ impl Work {
             _ => 0,
         }
     }
-}
 
-impl Lanes {
-    /// Does one step: at most 64 records or 64 KiB, and 16 lanes. Returns whether there is more to do.
-    pub fn step(&mut self, context: &mut Context<'_>, work: &mut Work) -> bool {
-        match &mut work.0 {
-            Task::End(ending) => self.step_end(context, ending),
-            Task::Lend { port, holder, last } => self.step_lend(context, *port, *holder, last),
+    /// See [`Lanes::step`].
+    pub(super) fn step(&mut self, lanes: &mut Lanes, context: &mut Context<'_>) -> bool {
+        match &mut self.0 {
+            Task::End(ending) => lanes.step_end(context, ending),
+            Task::Lend { port, holder, last } => lanes.step_lend(context, *port, *holder, last),
             Task::ForgetPairs { process, last } => {
-                if self.step_drop_pairs(context, *process, last) {
+                if lanes.step_drop_pairs(context, *process, last) {
                     return true;
                 }
-                work.0 = Task::ForgetLanes { process: *process, last: None };
+                self.0 = Task::ForgetLanes { process: *process, last: None };
                 true
             }
-            Task::ForgetLanes { process, last } => self.step_forget(context, *process, last),
-            Task::Count(counting) => self.step_count(counting),
-            Task::Carry { port, until } => self.step_carry(context, *port, until),
+            Task::ForgetLanes { process, last } => lanes.step_forget(context, *process, last),
+            Task::Count(counting) => {
+                let socket = lanes.sockets.get(&counting.port());
+                counting.step(socket, &lanes.lanes, &lanes.pairs)
+            }
+            Task::Carry { port, until } => lanes.step_carry(context, *port, until),
         }
     }
 }

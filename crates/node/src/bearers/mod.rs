@@ -3,7 +3,7 @@
 //! [`UdpBearer`] (multicast or replicast), [`EthernetBearer`], [`HostBearer`] (shared memory between the nodes of one
 //! user on one host, which find each other without configuration), [`LoopbackNetwork`] (in memory, for tests), and
 //! [`Middleware`], which wraps any of them to drop, delay, duplicate or reorder frames, to interrupt it, or to record.
-//! All pass the same tests, `tests/bearers.rs`. To add one, see "Worked examples" in ARCHITECTURE.md.
+//! All pass the same tests, `tests/bearers`. To add one, see "Worked examples" in ARCHITECTURE.md.
 
 use std::io;
 use std::net::SocketAddr;

@@ -8,55 +8,6 @@ use super::turns::TurnCounters;
 use crate::capture::CaptureCounters;
 use crate::observe::Counters;
 
-/// Reason why an attachment ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EndReason {
-    /// The process closed its connection.
-    Closed,
-    /// The process ended.
-    Died,
-    /// The process connected and did not complete the handshake in time.
-    Silent,
-    /// Its first packet is not a handshake of utipc.
-    Foreign,
-    /// No common version.
-    Version,
-    /// The policy does not allow its user to attach.
-    NotAllowed,
-    /// A limit of attachments is reached.
-    TooMany,
-    /// The process sent a malformed request.
-    Garbage,
-    /// The process does not read its replies.
-    Unread,
-    /// Too many descriptors that processes of its user have passed are not closed yet, because their close blocks.
-    Unclosed,
-    /// The system refused a resource that it needs.
-    System,
-    /// The daemon stops.
-    Leaving,
-}
-
-impl EndReason {
-    /// Name in the counters.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Died => "died",
-            Self::Silent => "silent",
-            Self::Foreign => "foreign",
-            Self::Version => "version",
-            Self::NotAllowed => "not-allowed",
-            Self::TooMany => "too-many",
-            Self::Garbage => "garbage",
-            Self::Unread => "unread-replies",
-            Self::Unclosed => "unclosed-descriptors",
-            Self::System => "system",
-            Self::Leaving => "leaving",
-        }
-    }
-}
-
 /// Counts of a daemon since it started.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DaemonCounters {
@@ -124,11 +75,5 @@ impl QuotaCounters {
     #[must_use]
     pub fn used_by(&self, uid: u32) -> u64 {
         self.users.iter().find(|(user, ..)| *user == uid).map_or(0, |(_, used, _)| *used)
-    }
-}
-
-impl DaemonCounters {
-    pub(super) fn count_end(&mut self, reason: EndReason) {
-        *self.ended.entry(reason.name()).or_default() += 1;
     }
 }

@@ -9,7 +9,6 @@ use thiserror::Error;
 use utipc_core::Time;
 use utipc_core::stack::Stack;
 use utipc_manage::{Entry, Refusal, Request};
-use utipc_os::reactor::Waker;
 
 use crate::daemon::attachments::Policy;
 use crate::daemon::config::{DaemonConfig, DaemonError, Limits};
@@ -21,17 +20,11 @@ use crate::driver::StartError;
 /// A running daemon: a node that serves other processes from its own thread. It leaves its cluster when it is
 /// stopped or dropped. A panic on that thread aborts the process: a service manager restarts a process, and does not
 /// see that a thread is missing.
+#[derive(Debug)]
 pub struct Daemon {
     socket: PathBuf,
     orders: Arc<Orders>,
-    waker: Waker,
     thread: Option<JoinHandle<()>>,
-}
-
-impl std::fmt::Debug for Daemon {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Daemon").field("socket", &self.socket).finish_non_exhaustive()
-    }
 }
 
 impl Daemon {
@@ -41,8 +34,7 @@ impl Daemon {
     /// See [`DaemonError`].
     pub fn start(config: DaemonConfig) -> Result<Daemon, DaemonError> {
         let socket = config.socket.clone();
-        let orders = Arc::new(Orders::default());
-        let (mut dispatcher, waker) = Dispatcher::new(config, Arc::clone(&orders))?;
+        let (mut dispatcher, orders) = Dispatcher::new(config)?;
         let thread = std::thread::Builder::new()
             .name("utipcd".to_owned())
             .spawn(move || {
@@ -50,7 +42,7 @@ impl Daemon {
                 dispatcher.run();
             })
             .map_err(StartError::Thread)?;
-        Ok(Daemon { socket, orders, waker, thread: Some(thread) })
+        Ok(Daemon { socket, orders, thread: Some(thread) })
     }
 
     /// Path of the socket on which processes attach.
@@ -61,15 +53,13 @@ impl Daemon {
 
     /// Replaces policy and limits, for later requests.
     pub fn change(&self, policy: Policy, limits: Limits) {
-        self.order(Order::Change(Box::new(policy), limits));
+        self.orders.give(Order::Change(Box::new(policy), limits));
     }
 
     /// Its counters.
     #[must_use]
     pub fn counters(&self) -> DaemonCounters {
-        let (sender, receiver) = mpsc::channel();
-        self.order(Order::Count(sender));
-        receiver.recv().unwrap_or_default()
+        self.orders.ask(Order::Count).recv().unwrap_or_default()
     }
 
     /// Runs a command on its node and returns the result; `None` if the daemon has ended.
@@ -77,40 +67,36 @@ impl Daemon {
         &self,
         command: impl FnOnce(&mut Stack, Time) -> T + Send + 'static,
     ) -> Option<T> {
-        let (sender, receiver) = mpsc::channel();
-        self.order(Order::Run(Box::new(move |stack, now| {
-            // It fails if the caller is gone.
-            let _ = sender.send(command(stack, now));
-        })));
-        receiver.recv().ok()
+        let run = |answer: mpsc::Sender<T>| {
+            Order::Run(Box::new(move |stack, now| {
+                // It fails if the caller is gone.
+                let _ = answer.send(command(stack, now));
+            }))
+        };
+        self.orders.ask(run).recv().ok()
     }
 
     /// Shows a watchdog whether its event loop runs.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
-        Pulse { orders: Arc::clone(&self.orders), waker: self.waker.clone() }
+        Pulse(Arc::clone(&self.orders))
     }
 
     /// Reads its state from another thread.
     #[must_use]
     pub fn meter(&self) -> Meter {
-        Meter { orders: Arc::clone(&self.orders), waker: self.waker.clone() }
+        Meter(Arc::clone(&self.orders))
     }
 
     /// Leaves the cluster and ends; the sockets of all processes end with it.
     pub fn stop(self) {
         drop(self);
     }
-
-    fn order(&self, order: Order) {
-        self.orders.give(order);
-        self.waker.wake();
-    }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.order(Order::Stop);
+        self.orders.give(Order::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -118,52 +104,33 @@ impl Drop for Daemon {
 }
 
 /// See [`Daemon::pulse`].
-pub struct Pulse {
-    orders: Arc<Orders>,
-    waker: Waker,
-}
-
-impl std::fmt::Debug for Pulse {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pulse").finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct Pulse(Arc<Orders>);
 
 impl Pulse {
     /// Waits until the event loop has begun a turn after this call; false if it has not within `limit`, or the daemon
     /// has ended.
     #[must_use]
     pub fn beats_within(&self, limit: Duration) -> bool {
-        let (sender, receiver) = mpsc::channel();
-        self.orders.give(Order::Run(Box::new(move |_, _| {
-            // It fails if the caller waits no longer.
-            let _ = sender.send(());
-        })));
-        self.waker.wake();
-        receiver.recv_timeout(limit).is_ok()
+        let run = |answer: mpsc::Sender<()>| {
+            Order::Run(Box::new(move |_, _| {
+                // It fails if the caller waits no longer.
+                let _ = answer.send(());
+            }))
+        };
+        self.0.ask(run).recv_timeout(limit).is_ok()
     }
 }
 
 /// See [`Daemon::meter`].
-pub struct Meter {
-    orders: Arc<Orders>,
-    waker: Waker,
-}
-
-impl std::fmt::Debug for Meter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Meter").finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct Meter(Arc<Orders>);
 
 impl Meter {
     /// The daemon's counters; `None` if its event loop does not answer within `limit`, or the daemon has ended.
     #[must_use]
     pub fn counters_within(&self, limit: Duration) -> Option<DaemonCounters> {
-        let (sender, receiver) = mpsc::channel();
-        self.orders.give(Order::Count(sender));
-        self.waker.wake();
-        receiver.recv_timeout(limit).ok()
+        self.0.ask(Order::Count).recv_timeout(limit).ok()
     }
 
     /// A list of the management family, fetched in parts so that the daemon serves its programs in between; it ends
@@ -176,10 +143,8 @@ impl Meter {
         let mut list = List { entries: Vec::new(), is_complete: false };
         let mut from = 0;
         loop {
-            let (sender, receiver) = mpsc::channel();
-            self.orders.give(Order::List(Box::new(request.clone()), from, sender));
-            self.waker.wake();
-            let part = receiver.recv_timeout(limit).map_err(|_| Unread::Silent)?;
+            let part = self.0.ask(|answer| Order::List(Box::new(request.clone()), from, answer));
+            let part = part.recv_timeout(limit).map_err(|_| Unread::Silent)?;
             let (entries, next) = part.map_err(Unread::Refused)?;
             list.entries.extend(entries);
             match next {

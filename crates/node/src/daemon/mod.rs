@@ -5,23 +5,27 @@
 //! its end (decision 8), so a process may vanish at any instruction. A process can affect its own sockets only:
 //! no packet that it sends, leaves unread or writes into shared memory delays another process.
 //!
-//! Each component owns its state and touches nothing else; the dispatcher owns the components.
+//! Each component owns its state, which no other file touches. Calls go downwards in this table only: what a component
+//! has to leave to one above it, it returns or lists (jobs of users, ended attachments, closed descriptors).
 //!
 //! | Component | Owns |
 //! |---|---|
-//! | `attachments` | connections, notices and doorbells of processes; the doorway, policy and limits |
-//! | `sockets` | sockets, their holders, and the limits of each process |
-//! | `quotas` | limits of each user; the ledger is the stack's ([`utipc_core::quota::Ledger`]) |
+//! | `dispatcher` | all of these; the event loop, and the shares of users in it |
+//! | `turns` | how long turns of the event loop are, and why |
+//! | `manage` | the management requests of administrators |
+//! | `requests` | requests in execution, and those that wait; barriers |
+//! | `tasks` | long work in steps: ends of processes and sockets, forks; inheritances |
+//! | `sockets` | the node driver, and what it has for processes: the following components |
+//! | `attachments` | connections, replies, notices and doorbells of processes; the doorway and the policy |
+//! | `holders` | the holders of sockets, and the limits of each process |
 //! | `utipc_lanes::daemon` | shared memory between processes, and between processes and the node |
 //! | `descriptors` | far ends of the descriptors that applications poll |
 //! | `inheritance` | sockets handed over to forked children; orphaned sockets |
+//! | `reactors` | the event loop, which contains one for each user |
+//! | `quotas` | limits of each user; the ledger is the stack's ([`utipc_core::quota::Ledger`]) |
 //! | `memory` | when memory that users have released goes back to the system |
 //! | `barriers` | barriers that processes wait for |
-//! | `manage` | the management requests of administrators |
 //! | `table` | the replica of the binding table, and the congestion state |
-//! | `reactors` | the event loop, which contains one for each user |
-//! | `turns` | how long turns of the event loop are, and why |
-//! | `dispatcher` | the node driver, all of these, and the event loop |
 
 mod attachments;
 mod barriers;
@@ -30,14 +34,17 @@ mod counters;
 mod descriptors;
 mod dispatcher;
 mod handle;
+mod holders;
 mod inheritance;
 mod manage;
 mod memory;
 mod orders;
 mod quotas;
 mod reactors;
+mod requests;
 mod sockets;
 mod table;
+mod tasks;
 mod token;
 mod turns;
 

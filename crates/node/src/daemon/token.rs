@@ -13,3 +13,8 @@ pub(super) const USER: u64 = 7 << 56;
 
 /// The bits that tell the kinds apart.
 pub(super) const KIND: u64 = 0xff << 56;
+
+/// The number in a token.
+pub(super) const fn number(token: u64) -> u32 {
+    (token & 0xffff_ffff) as u32
+}

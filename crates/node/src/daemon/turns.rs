@@ -52,39 +52,21 @@ pub(super) enum Handler {
 impl Handler {
     const COUNT: usize = Self::Output as usize + 1;
 
-    /// All, in their order.
-    const ALL: [Self; Self::COUNT] = [
-        Self::Orders,
-        Self::Admission,
-        Self::Requests,
-        Self::Ends,
-        Self::Lanes,
-        Self::Spreads,
-        Self::Subscribers,
-        Self::Frames,
-        Self::Timers,
-        Self::Deadlines,
-        Self::Releases,
-        Self::Output,
+    /// Names in counters and the log, in the order of the handlers.
+    const NAMES: [&str; Self::COUNT] = [
+        "orders",
+        "admission",
+        "requests",
+        "ends",
+        "lanes",
+        "spreads",
+        "subscribers",
+        "frames",
+        "timers",
+        "deadlines",
+        "releases",
+        "output",
     ];
-
-    /// Name in counters and the log.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Orders => "orders",
-            Self::Admission => "admission",
-            Self::Requests => "requests",
-            Self::Ends => "ends",
-            Self::Lanes => "lanes",
-            Self::Spreads => "spreads",
-            Self::Subscribers => "subscribers",
-            Self::Frames => "frames",
-            Self::Timers => "timers",
-            Self::Deadlines => "deadlines",
-            Self::Releases => "releases",
-            Self::Output => "output",
-        }
-    }
 }
 
 /// The longest turn of the daemon.
@@ -230,8 +212,8 @@ impl TurnMeter {
     }
 
     fn describe(&self, ns: u64) -> LongestTurn {
-        let longest = Handler::ALL.into_iter().zip(&self.parts).max_by_key(|(_, part)| part.ns);
-        let (handler, part) = longest.map_or(("", Part::default()), |(h, part)| (h.name(), *part));
+        let longest = Handler::NAMES.into_iter().zip(self.parts).max_by_key(|(_, part)| part.ns);
+        let (handler, part) = longest.unwrap_or_default();
         LongestTurn {
             micros: ns / 1000,
             handler,

@@ -1,25 +1,20 @@
-//! The node driver: a node's protocol and bearers, and one turn of its event loop: frames in, timers, frames
-//! out, wake-ups. [`run`](mod@crate::run) decides which thread drives it.
+//! The node driver: a node's protocol and bearers, and the parts of a turn of its event loop: frames in, timers, frames
+//! out. Its user decides which thread drives it: [`run`](mod@crate::run) for an embedded node,
+//! [`daemon`](crate::daemon) for one that serves many processes.
 
 mod config;
-mod slot;
-mod state;
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::trace;
 use utipc_core::config::BearerConfig;
-use utipc_core::socket::Endpoint;
 use utipc_core::stack::Stack;
 use utipc_core::wire::{Dump, MediaAddr};
 use utipc_core::{BearerId, Time};
 use utipc_os::mmsg::ReceiveRing;
-use utipc_os::offload::gro;
 use utipc_os::reactor::{Event as Ready, Interest, Reactor};
-use utipc_os::spin::Spin;
 use utipc_os::udp::{Express, WAIT_MIN};
 use utipc_os::{OsError, clock};
 
@@ -28,9 +23,6 @@ use crate::capture::Captures;
 use crate::observe::{Counters, Observer};
 
 pub use config::{NodeConfig, Plan, StartError};
-pub use slot::{Slot, Want};
-
-pub(crate) use state::{Drive, DriveEvent, Supervision};
 
 /// Maximum number of watched descriptors of one bearer.
 const MAX_FDS: usize = 8;
@@ -41,29 +33,6 @@ const DIRECT_AFTER: u32 = 16;
 /// Work that one turn does for peers, in messages to one socket; a binding costs 256 (`core/switch/work.rs`). Our
 /// choice: more small messages than one read of a socket returns.
 const TURN_WORK: usize = 16_384;
-
-/// Maximum number of reads of one wait on an express path.
-const DIRECT_BATCH: usize = 16;
-
-/// Event loop and buffers of the calling thread that waits.
-pub(crate) struct Waiting {
-    pub(crate) reactor: Reactor,
-    /// Buffers for frames that it reads while it waits on an express path.
-    pub(crate) ring: ReceiveRing,
-    pub(crate) ready: Vec<Ready>,
-    /// How long it checks memory before it sleeps.
-    pub(crate) spin: Spin,
-}
-
-/// The thread that waits for the wire.
-pub(crate) enum Sleeper {
-    None,
-    /// A call on an express path.
-    Express(Arc<Express>),
-    /// A call in its event loop.
-    Caller,
-    Supervisor,
-}
 
 /// The express path of a bearer.
 struct ExpressPath {
@@ -76,44 +45,21 @@ struct ExpressPath {
 /// Where bearers report frames in memory.
 pub(crate) type Idles = Arc<[Arc<dyn Idle>]>;
 
-/// A node's protocol, its bearers, and which thread drives them.
+/// A node's protocol and its bearers.
 pub(crate) struct NodeDriver {
     pub(crate) stack: Stack,
     bearers: Vec<(BearerId, Box<dyn Bearer>)>,
     express_paths: Vec<ExpressPath>,
     /// Where bearers report frames in memory.
-    pub(crate) idles: Idles,
+    idles: Idles,
     /// Token of the descriptor that alone ended the last waits, and the number of these waits.
     streak: (u64, u32),
-    /// Time that a waiting call spins before it sleeps.
-    pub(crate) spin: Duration,
-    sockets: HashMap<u32, Arc<Slot>>,
-    /// The slot of threads that wait for something that is not a socket: a node, a link.
-    pub(crate) observers: Arc<Slot>,
     pub(crate) observer: Observer,
     pub(crate) captures: Captures,
-    pub(crate) drive: Drive,
-    pub(crate) supervision: Supervision,
-    /// For the calling thread that waits; absent while one waits.
-    pub(crate) idle: Option<Waiting>,
-    /// The slot of the call that drives.
-    pub(crate) driving: Option<Arc<Slot>>,
-    /// The driving call must be woken: another thread has received what it waits for.
-    pub(crate) recall: bool,
-    /// Slots with waiting threads that do not drive.
-    pub(crate) waiting: Vec<Arc<Slot>>,
     /// Time when the waiting thread wakes by itself; [`Time::ZERO`] if no thread waits in an event loop.
-    pub(crate) armed: Time,
-    /// Number of calls, and of calls that drove; they show the supervisor whether calls are made.
-    pub(crate) calls: u64,
-    pub(crate) drives: u64,
-    /// Sockets whose descriptor an application polls.
-    pub(crate) polled: u32,
+    armed: Time,
     /// Time at which the bearers were last read.
-    pub(crate) last_read: Time,
-    /// Until then messages may wait for acknowledgements, and the supervisor checks more often.
-    pub(crate) check_often_until: Time,
-    pub(crate) stop: bool,
+    last_read: Time,
 }
 
 /// The time of the node's clock.
@@ -136,29 +82,10 @@ impl NodeDriver {
             express_paths: Vec::new(),
             idles: Arc::new([]),
             streak: (0, 0),
-            spin: config.spin,
-            sockets: HashMap::new(),
-            observers: Arc::default(),
             observer: Observer::new(label),
             captures: Captures::default(),
-            drive: Drive::Undriven,
-            supervision: Supervision::Working,
-            idle: Some(Waiting {
-                reactor: Reactor::new()?,
-                ring: ReceiveRing::new(DIRECT_BATCH, gro::MAX_BYTES),
-                ready: Vec::new(),
-                spin: Spin::new(config.wait),
-            }),
-            driving: None,
-            recall: false,
-            waiting: Vec::new(),
             armed: Time::ZERO,
-            calls: 0,
-            drives: 0,
-            polled: 0,
             last_read: now,
-            check_often_until: Time::ZERO,
-            stop: false,
         };
         if let Some(minutes) = config.rekeying_minutes {
             driver.stack.set_rekeying(now, minutes);
@@ -260,39 +187,14 @@ impl NodeDriver {
         self.express_paths.get(path).map(|path| Arc::clone(&path.express))
     }
 
-    /// The thread that waits for the wire now. The caller is about to wake it, which costs more on an express path, so
-    /// the next waits are in the event loop.
-    pub(crate) fn take_sleeper(&mut self) -> Sleeper {
-        self.end_streak();
-        let before = self.drive;
-        self.change_drive(DriveEvent::CallerReturns);
-        match before {
-            Drive::Undriven => Sleeper::None,
-            Drive::Caller => Sleeper::Caller,
-            Drive::Express(path) => self.express(path).map_or(Sleeper::Caller, Sleeper::Express),
-            Drive::Supervisor => Sleeper::Supervisor,
-        }
-    }
-
-    /// Moves to the next state of [`Drive`].
-    pub(crate) fn change_drive(&mut self, event: DriveEvent) {
-        self.drive = self.drive.next(event);
+    /// Where bearers report frames in memory.
+    pub(crate) fn idles(&self) -> Idles {
+        Arc::clone(&self.idles)
     }
 
     /// Frames arrived on other descriptors too: the next waits are in the event loop.
     pub(crate) fn end_streak(&mut self) {
         self.streak.1 = 0;
-    }
-
-    /// The slot of a socket; made at its first use.
-    pub(crate) fn slot(&mut self, port: u32) -> Arc<Slot> {
-        Arc::clone(self.sockets.entry(port).or_default())
-    }
-
-    pub(crate) fn forget(&mut self, port: u32) {
-        if let Some(slot) = self.sockets.remove(&port) {
-            self.polled -= u32::from(slot.pollable.get().is_some());
-        }
     }
 
     /// Time until the next deadline of the node, or `until` if that is earlier; `None` for never.
@@ -302,18 +204,19 @@ impl NodeDriver {
         (due != Time::NEVER).then(|| due.since(now))
     }
 
-    /// True if the thread that waits must be woken: its socket is ready, or it would sleep beyond the next deadline. It
-    /// is reported once.
-    pub(crate) fn take_must_wake(&mut self) -> bool {
-        if self.armed == Time::ZERO && !self.recall {
-            return false;
-        }
-        let due = self.stack.deadline().unwrap_or(Time::NEVER);
-        let late = due < self.armed || std::mem::take(&mut self.recall);
-        if late {
-            self.armed = Time::ZERO;
-        }
-        late
+    /// True if a thread waits beyond the next deadline.
+    pub(crate) fn is_late(&self) -> bool {
+        self.armed != Time::ZERO && self.stack.deadline().unwrap_or(Time::NEVER) < self.armed
+    }
+
+    /// No thread waits in an event loop.
+    pub(crate) fn disarm(&mut self) {
+        self.armed = Time::ZERO;
+    }
+
+    /// Time at which the bearers were last read.
+    pub(crate) fn last_read(&self) -> Time {
+        self.last_read
     }
 
     /// Begins a turn of a node that serves several processes, and continues the work that the last turn has left.
@@ -416,23 +319,6 @@ impl NodeDriver {
         }
     }
 
-    /// Sends the frames of the stack, and wakes the threads that wait for what has happened.
-    pub(crate) fn send_and_notify(&mut self) {
-        self.flush();
-        if self.observe() {
-            let observers = Arc::clone(&self.observers);
-            self.notify(&observers);
-        }
-        while let Some(port) = self.stack.poll_ready() {
-            let Some(slot) = self.sockets.get(&port) else { continue };
-            slot::update_pollable(&self.stack, port, slot);
-            if slot.is_served_by(self.stack.endpoint(port).map(Endpoint::readiness)) {
-                let slot = Arc::clone(slot);
-                self.notify(&slot);
-            }
-        }
-    }
-
     /// Logs and counts what has happened; false if nothing has.
     pub(crate) fn observe(&mut self) -> bool {
         let mut happened = false;
@@ -441,14 +327,6 @@ impl NodeDriver {
             happened = true;
         }
         happened
-    }
-
-    /// Wakes the threads that wait on a slot.
-    fn notify(&mut self, slot: &Arc<Slot>) {
-        if slot.has_sleepers() {
-            slot.ready.notify_all();
-        }
-        self.recall |= self.driving.as_ref().is_some_and(|driving| Arc::ptr_eq(driving, slot));
     }
 
     /// Sends the frames of the stack.
@@ -473,11 +351,6 @@ impl NodeDriver {
         batch.clear();
     }
 
-    /// Updates the polled descriptor of a socket.
-    pub(crate) fn update_pollable(&self, port: u32, slot: &Slot) {
-        slot::update_pollable(&self.stack, port, slot);
-    }
-
     /// Leaves the cluster. Links are reset, so that peers detect it at once and not only after the link
     /// tolerance.
     pub(crate) fn leave(&mut self) {
@@ -485,7 +358,8 @@ impl NodeDriver {
         for (id, _) in &self.bearers {
             self.stack.disable_bearer(now, *id);
         }
-        self.send_and_notify();
+        self.flush();
+        self.observe();
     }
 
     pub(crate) fn counters(&self) -> Counters {

@@ -9,8 +9,11 @@ use utipc_os::OsError;
 use utipc_os::spin::Mode;
 use utipc_os::udp::Express;
 
+use super::driven::Waiting;
+use super::slot::{Slot, Want};
+use super::state::{DriveEvent, Supervision};
 use super::{Guard, Shared};
-use crate::driver::{DriveEvent, Idles, Slot, Supervision, Waiting, Want, now};
+use crate::driver::{Idles, now};
 
 /// If a wait is shorter than this, its frames had arrived before it began.
 const SHORT_WAIT: Duration = Duration::from_micros(4);
@@ -40,48 +43,48 @@ impl Shared {
     /// now.
     pub(super) fn drive<'a, T>(
         &'a self,
-        mut driver: Guard<'a>,
+        mut driven: Guard<'a>,
         (slot, want): (&Arc<Slot>, Want),
         (mut time, until): (Time, Time),
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
-        let mut waiting = driver.idle.take()?;
-        driver.change_drive(DriveEvent::CallerBegins);
-        driver.drives += 1;
+        let mut waiting = driven.idle.take()?;
+        driven.change_drive(DriveEvent::CallerBegins);
+        driven.drives += 1;
         slot.enter(want);
-        driver.send_and_notify();
-        driver.driving = Some(Arc::clone(slot));
+        driven.send_and_notify();
+        driven.driving = Some(Arc::clone(slot));
         let mut path: Option<Path> = None;
         let done = loop {
-            let pause = driver.pause(time, until);
+            let pause = driven.node.pause(time, until);
             // Timers and the call's own limit also end the spinning.
-            let spin = driver.spin.min(pause.unwrap_or(Duration::MAX));
+            let spin = driven.spin.min(pause.unwrap_or(Duration::MAX));
             let limits = Limits {
                 pause: pause.map(|pause| pause.saturating_sub(spin)),
                 spin_until: (!spin.is_zero()).then(|| time + spin),
             };
-            let open = driver.express_path(pause);
+            let open = driven.node.express_path(pause);
             if path.is_none()
                 && let Some(index) = open
             {
-                path = driver.express(index).map(|express| Path { index, express, reads: 1 });
+                path = driven.node.express(index).map(|express| Path { index, express, reads: 1 });
             }
-            (driver, time) = match path.as_mut().filter(|path| open == Some(path.index)) {
-                Some(path) => self.receive_on_express(driver, path, &mut waiting, limits, time),
-                None => self.receive_in_event_loop(driver, &mut waiting, limits),
+            (driven, time) = match path.as_mut().filter(|path| open == Some(path.index)) {
+                Some(path) => self.receive_on_express(driven, path, &mut waiting, limits, time),
+                None => self.receive_in_event_loop(driven, &mut waiting, limits),
             };
-            let done = finish_turn(&mut driver, path.as_ref(), &mut waiting, time, &mut attempt);
+            let done = finish_turn(&mut driven, path.as_ref(), &mut waiting, time, &mut attempt);
             if done.is_some() || time >= until {
                 break done;
             }
         };
         slot.leave(want);
-        driver.driving = None;
-        driver.armed = Time::ZERO;
-        driver.idle = Some(waiting);
-        driver.change_drive(DriveEvent::CallerEnds);
-        if !driver.waiting.is_empty() || driver.supervision.is_asleep() || driver.polled > 0 {
-            self.hand_over(&mut driver);
+        driven.driving = None;
+        driven.node.disarm();
+        driven.idle = Some(waiting);
+        driven.change_drive(DriveEvent::CallerEnds);
+        if !driven.waiting.is_empty() || driven.supervision.is_asleep() || driven.polled > 0 {
+            self.hand_over(&mut driven);
         }
         done
     }
@@ -89,69 +92,69 @@ impl Shared {
     /// Waits on an express path, without the lock, and receives what came. Returns the time after the wait.
     fn receive_on_express<'a>(
         &'a self,
-        mut driver: Guard<'a>,
+        mut driven: Guard<'a>,
         path: &mut Path,
         waiting: &mut Waiting,
         limits: Limits,
         before: Time,
     ) -> (Guard<'a>, Time) {
-        driver.change_drive(DriveEvent::CallerWaitsOn(path.index));
-        if driver.supervision == Supervision::Asleep {
-            self.wake_supervisor(&driver);
+        driven.change_drive(DriveEvent::CallerWaitsOn(path.index));
+        if driven.supervision == Supervision::Asleep {
+            self.wake_supervisor(&driven);
         }
-        drop(driver);
+        drop(driven);
         let read = wait_on_express(path, waiting, limits);
-        driver = self.lock();
-        driver.change_drive(DriveEvent::CallerReturns);
+        driven = self.lock();
+        driven.change_drive(DriveEvent::CallerReturns);
         let time = now();
         path.reads = if time.since(before) < SHORT_WAIT { usize::MAX } else { 1 };
-        driver.receive_express(time, path.index, read.map(|()| &waiting.ring));
-        (driver, time)
+        driven.node.receive_express(time, path.index, read.map(|()| &waiting.ring));
+        (driven, time)
     }
 
     /// Waits in the event loop, without the lock, and receives what came. Returns the time after the wait.
     fn receive_in_event_loop<'a>(
         &'a self,
-        mut driver: Guard<'a>,
+        mut driven: Guard<'a>,
         waiting: &mut Waiting,
         limits: Limits,
     ) -> (Guard<'a>, Time) {
-        let idles = Arc::clone(&driver.idles);
-        drop(driver);
+        let idles = driven.node.idles();
+        drop(driven);
         let waited = wait_in_event_loop(waiting, limits, &idles);
-        driver = self.lock();
+        driven = self.lock();
         let time = now();
         if waited.is_err() {
-            driver.receive_all(time);
+            driven.node.receive_all(time);
         }
-        driver.receive(time, &waiting.ready);
-        (driver, time)
+        driven.node.receive(time, &waiting.ready);
+        (driven, time)
     }
 }
 
 /// The rest of a turn: timers, the call's own attempt, frames and wake-ups.
 fn finish_turn<T>(
-    driver: &mut Guard<'_>,
+    driven: &mut Guard<'_>,
     path: Option<&Path>,
     waiting: &mut Waiting,
     time: Time,
     attempt: &mut impl FnMut(&mut Stack, Time) -> Option<T>,
 ) -> Option<T> {
-    driver.handle_timeout(time);
-    let mut done = attempt(&mut driver.stack, time);
+    driven.node.handle_timeout(time);
+    let mut done = attempt(&mut driven.node.stack, time);
     if done.is_none()
-        && driver.stack.only_acknowledges()
+        && driven.node.stack.only_acknowledges()
         && let Some(path) = path
         && path.express.poll(&mut waiting.ring, usize::MAX).is_ok()
         && waiting.ring.filled() > 0
     {
         // One acknowledgement covers these frames and those that have arrived since.
-        driver.receive_express(time, path.index, Ok(&waiting.ring));
-        done = attempt(&mut driver.stack, time);
+        driven.node.receive_express(time, path.index, Ok(&waiting.ring));
+        done = attempt(&mut driven.node.stack, time);
     }
-    driver.send_and_notify();
+    driven.send_and_notify();
     // The attempt has seen everything that has arrived.
-    driver.recall = false;
+    driven.recall = false;
     done
 }
 

@@ -17,6 +17,9 @@
 
 mod call;
 mod drive;
+mod driven;
+mod slot;
+mod state;
 mod supervisor;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,8 +33,13 @@ use utipc_os::pollable::Pollable;
 use utipc_os::reactor::{Reactor, Waker};
 use utipc_os::{OsError, Wait, fork};
 
-use crate::driver::{NodeConfig, NodeDriver, Slot, StartError, Want, now};
+use crate::driver::{NodeConfig, StartError, now};
 use crate::observe::Counters;
+
+pub use slot::{Slot, Want};
+
+use driven::Driven;
+use state::Supervision;
 
 /// Interval of the supervisor's checks while calls are made: the longest wait of an arrived frame while no call
 /// is in progress.
@@ -62,7 +70,7 @@ const SUPERVISOR: usize = 1;
 const OTHERS: usize = 2;
 
 struct Shared {
-    driver: Mutex<NodeDriver>,
+    driven: Mutex<Driven>,
     /// Condition variable on which the supervisor sleeps while calls drive.
     supervisor: Condvar,
     /// Wakers of the calls' event loop, of the supervisor's, and of the one in which the supervisor watches all
@@ -72,7 +80,7 @@ struct Shared {
     outside: OnceLock<Reactor>,
 }
 
-type Guard<'a> = MutexGuard<'a, NodeDriver>;
+type Guard<'a> = MutexGuard<'a, Driven>;
 
 impl Node {
     /// Starts a node: enables its bearers and begins to look for other nodes.
@@ -81,19 +89,19 @@ impl Node {
     /// See [`StartError`].
     pub fn start(config: NodeConfig) -> Result<Node, StartError> {
         let label: Arc<str> = config.label.as_str().into();
-        let mut driver = NodeDriver::new(config, Arc::clone(&label))?;
+        let mut driven = Driven::new(config, Arc::clone(&label))?;
         let (own, others) = (Reactor::new()?, Reactor::new()?);
-        driver.watch(&own, true)?;
-        driver.watch(&others, false)?;
+        driven.node.watch(&own, true)?;
+        driven.node.watch(&others, false)?;
         let mut wakers = [own.waker(), own.waker(), others.waker()];
-        if let Some(callers) = &driver.idle {
-            driver.watch(&callers.reactor, true)?;
+        if let Some(callers) = &driven.idle {
+            driven.node.watch(&callers.reactor, true)?;
             wakers[CALLERS] = callers.reactor.waker();
         }
-        driver.send_and_notify();
+        driven.send_and_notify();
         fork::count()?;
         let shared = Arc::new(Shared {
-            driver: Mutex::new(driver),
+            driven: Mutex::new(driven),
             supervisor: Condvar::new(),
             wakers,
             outside: OnceLock::new(),
@@ -122,17 +130,17 @@ impl Node {
     /// Runs one command on the node, sends the frames it caused and returns its result.
     pub fn with<T>(&self, command: impl FnOnce(&mut Stack, Time) -> T) -> T {
         let shared = &self.running.shared;
-        let mut driver = shared.lock();
-        driver.calls += 1;
+        let mut driven = shared.lock();
+        driven.calls += 1;
         let now = now();
-        let result = command(&mut driver.stack, now);
-        shared.leave_call(driver, now);
+        let result = command(&mut driven.node.stack, now);
+        shared.leave_call(driven, now);
         result
     }
 
     /// Runs a query, which changes nothing, on the node.
     pub fn ask<T>(&self, query: impl FnOnce(&Stack) -> T) -> T {
-        query(&self.running.shared.lock().stack)
+        query(&self.running.shared.lock().node.stack)
     }
 
     /// Drives the node and calls `attempt` until it returns something or `wait` is over. `attempt` is called
@@ -162,11 +170,11 @@ impl Node {
     /// Closes a socket. Its unread messages go back to their senders.
     pub fn close(&self, port: u32) {
         let shared = &self.running.shared;
-        let mut driver = shared.lock();
+        let mut driven = shared.lock();
         let now = now();
-        driver.stack.close(now, port);
-        driver.forget(port);
-        shared.leave_call(driver, now);
+        driven.node.stack.close(now, port);
+        driven.forget(port);
+        shared.leave_call(driven, now);
     }
 
     /// The descriptor that reports the readiness of a socket; made at the first call, then kept up to date.
@@ -179,14 +187,14 @@ impl Node {
         }
         let fresh = Pollable::new()?;
         let shared = &self.running.shared;
-        let mut driver = shared.lock();
+        let mut driven = shared.lock();
         let pollable = slot.pollable.get_or_init(|| {
-            driver.polled += 1;
+            driven.polled += 1;
             fresh
         });
-        driver.update_pollable(port, slot);
+        slot::update_pollable(&driven.node.stack, port, slot);
         // From now on the supervisor must drive while no call is in progress.
-        shared.wake_supervisor(&driver);
+        shared.wake_supervisor(&driven);
         Ok(pollable)
     }
 
@@ -194,14 +202,14 @@ impl Node {
     /// event loop. Returns how long they may wait there; `None`: until it is readable.
     pub fn poll(&self) -> Option<Duration> {
         let shared = &self.running.shared;
-        let mut driver = shared.lock();
-        driver.calls += 1;
+        let mut driven = shared.lock();
+        driven.calls += 1;
         let now = now();
-        driver.receive_all(now);
-        driver.handle_timeout(now);
-        let due = driver.stack.deadline();
-        let more = driver.prepare_sleep();
-        shared.leave_call(driver, now);
+        driven.node.receive_all(now);
+        driven.node.handle_timeout(now);
+        let due = driven.node.stack.deadline();
+        let more = driven.node.prepare_sleep();
+        shared.leave_call(driven, now);
         if more { Some(Duration::ZERO) } else { due.map(|due| due.since(now)) }
     }
 
@@ -223,26 +231,26 @@ impl Node {
             return Ok(outside.as_fd());
         }
         let fresh = Reactor::new()?;
-        shared.lock().watch(&fresh, true)?;
+        shared.lock().node.watch(&fresh, true)?;
         Ok(shared.outside.get_or_init(|| fresh).as_fd())
     }
 
     /// Counters of the node since its start.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.running.shared.lock().counters()
+        self.running.shared.lock().node.counters()
     }
 }
 
 impl Shared {
     /// Locks the driver. A thread that panicked in a call left it between two turns, in a valid state.
     fn lock(&self) -> Guard<'_> {
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the supervisor, which then checks which thread drives.
-    fn wake_supervisor(&self, driver: &NodeDriver) {
-        if driver.supervision == crate::driver::Supervision::WatchingOthers {
+    fn wake_supervisor(&self, driven: &Driven) {
+        if driven.supervision == Supervision::WatchingOthers {
             self.wakers[OTHERS].wake();
         }
         self.supervisor.notify_one();
@@ -256,10 +264,10 @@ impl Drop for Running {
             std::mem::forget(self.supervisor.take());
             return;
         }
-        let mut driver = self.shared.lock();
-        driver.stop = true;
-        driver.leave();
-        drop(driver);
+        let mut driven = self.shared.lock();
+        driven.stop = true;
+        driven.node.leave();
+        drop(driven);
         self.shared.supervisor.notify_all();
         self.shared.wakers[SUPERVISOR..].iter().for_each(Waker::wake);
         if let Some(supervisor) = self.supervisor.take() {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use utipc_core::Time;
 use utipc_os::reactor::Reactor;
 
+use super::state::{Drive, DriveEvent, Supervision};
 use super::{Guard, Shared, TICK};
-use crate::driver::{Drive, DriveEvent, Supervision, now};
+use crate::driver::now;
 
 /// Interval of checks while messages wait for acknowledgements. Calls during that time receive these themselves.
 const SHORT_TICK: Duration = Duration::from_micros(500);
@@ -15,106 +16,106 @@ const SHORT_TICK: Duration = Duration::from_micros(500);
 impl Shared {
     /// Runs the supervisor until the node stops. `others` watches all descriptors but the express paths.
     pub(super) fn supervise(&self, mut reactor: Reactor, mut others: Reactor) {
-        let mut driver = self.lock();
-        let (mut calls, mut drives) = (driver.calls, 0);
-        while !driver.stop {
-            match driver.drive {
-                Drive::Undriven if driver.calls == calls || driver.polled > 0 => {
-                    driver = self.supervise_alone(driver, &mut reactor);
-                    calls = driver.calls;
+        let mut driven = self.lock();
+        let (mut calls, mut drives) = (driven.calls, 0);
+        while !driven.stop {
+            match driven.drive {
+                Drive::Undriven if driven.calls == calls || driven.polled > 0 => {
+                    driven = self.supervise_alone(driven, &mut reactor);
+                    calls = driven.calls;
                 }
                 Drive::Undriven => {
-                    calls = driver.calls;
+                    calls = driven.calls;
                     let time = now();
-                    driver.receive_all(time);
-                    driver.handle_timeout(time);
-                    driver.send_and_notify();
-                    let tick = if time < driver.check_often_until { SHORT_TICK } else { TICK };
-                    driver = self.rest(driver, Some(tick));
+                    driven.node.receive_all(time);
+                    driven.node.handle_timeout(time);
+                    driven.send_and_notify();
+                    let tick = if time < driven.check_often_until { SHORT_TICK } else { TICK };
+                    driven = self.rest(driven, Some(tick));
                 }
-                state if driver.drives == drives && state.is_express() => {
-                    driver = self.watch_others(driver, &mut others);
+                state if driven.drives == drives && state.is_express() => {
+                    driven = self.watch_others(driven, &mut others);
                 }
-                _ if driver.drives == drives => driver = self.rest(driver, None),
+                _ if driven.drives == drives => driven = self.rest(driven, None),
                 state => {
-                    drives = driver.drives;
+                    drives = driven.drives;
                     if state.is_express() {
                         // Calls on an express path do not read the other descriptors.
-                        driver.receive_others(now());
-                        driver = self.finish_check(driver);
+                        driven.node.receive_others(now());
+                        driven = self.finish_check(driven);
                     }
-                    driver = self.rest(driver, Some(TICK));
+                    driven = self.rest(driven, Some(TICK));
                 }
             }
         }
     }
 
     /// Waits for frames on all descriptors except the express path on which a call waits.
-    fn watch_others<'a>(&'a self, mut driver: Guard<'a>, others: &mut Reactor) -> Guard<'a> {
-        driver.supervision = Supervision::WatchingOthers;
-        let pause = driver.prepare_sleep().then_some(Duration::ZERO);
-        drop(driver);
+    fn watch_others<'a>(&'a self, mut driven: Guard<'a>, others: &mut Reactor) -> Guard<'a> {
+        driven.supervision = Supervision::WatchingOthers;
+        let pause = driven.node.prepare_sleep().then_some(Duration::ZERO);
+        drop(driven);
         let mut ready = Vec::new();
         let waited = others.wait(pause, &mut ready);
-        driver = self.lock();
-        driver.supervision = Supervision::Working;
+        driven = self.lock();
+        driven.supervision = Supervision::Working;
         if ready.is_empty() && waited.is_ok() && pause.is_none() {
-            return driver;
+            return driven;
         }
-        driver.receive_others(now());
-        driver.end_streak();
-        self.finish_check(driver)
+        driven.node.receive_others(now());
+        driven.node.end_streak();
+        self.finish_check(driven)
     }
 
     /// Sends frames and wakes threads after frames were received while another thread drives.
-    fn finish_check<'a>(&'a self, mut driver: Guard<'a>) -> Guard<'a> {
-        driver.send_and_notify();
-        if driver.take_must_wake() {
-            self.wake(driver);
+    fn finish_check<'a>(&'a self, mut driven: Guard<'a>) -> Guard<'a> {
+        driven.send_and_notify();
+        if driven.take_must_wake() {
+            self.wake(driven);
             return self.lock();
         }
-        driver
+        driven
     }
 
     /// Sleeps for this time, or until a call wakes it.
-    fn rest<'a>(&self, mut driver: Guard<'a>, limit: Option<Duration>) -> Guard<'a> {
-        if driver.stop {
-            return driver;
+    fn rest<'a>(&self, mut driven: Guard<'a>, limit: Option<Duration>) -> Guard<'a> {
+        if driven.stop {
+            return driven;
         }
         let Some(limit) = limit else {
-            driver.supervision = Supervision::Asleep;
-            driver = self.supervisor.wait(driver).unwrap_or_else(PoisonError::into_inner);
-            driver.supervision = Supervision::Working;
-            return driver;
+            driven.supervision = Supervision::Asleep;
+            driven = self.supervisor.wait(driven).unwrap_or_else(PoisonError::into_inner);
+            driven.supervision = Supervision::Working;
+            return driven;
         };
-        self.supervisor.wait_timeout(driver, limit).unwrap_or_else(PoisonError::into_inner).0
+        self.supervisor.wait_timeout(driven, limit).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Drives while no call is in progress.
-    fn supervise_alone<'a>(&'a self, mut driver: Guard<'a>, reactor: &mut Reactor) -> Guard<'a> {
-        driver.change_drive(DriveEvent::SupervisorBegins);
+    fn supervise_alone<'a>(&'a self, mut driven: Guard<'a>, reactor: &mut Reactor) -> Guard<'a> {
+        driven.change_drive(DriveEvent::SupervisorBegins);
         let mut ready = Vec::new();
         let mut time = now();
-        while driver.drive == Drive::Supervisor && !driver.stop {
-            let mut pause = driver.pause(time, Time::NEVER);
-            if driver.prepare_sleep() {
+        while driven.drive == Drive::Supervisor && !driven.stop {
+            let mut pause = driven.node.pause(time, Time::NEVER);
+            if driven.node.prepare_sleep() {
                 pause = Some(Duration::ZERO);
             }
-            drop(driver);
+            drop(driven);
             let waited = reactor.wait(pause, &mut ready);
-            driver = self.lock();
-            if driver.drive != Drive::Supervisor {
+            driven = self.lock();
+            if driven.drive != Drive::Supervisor {
                 break;
             }
             time = now();
             if waited.is_err() {
-                driver.receive_all(time);
+                driven.node.receive_all(time);
             }
-            driver.receive(time, &ready);
-            driver.handle_timeout(time);
-            driver.send_and_notify();
+            driven.node.receive(time, &ready);
+            driven.node.handle_timeout(time);
+            driven.send_and_notify();
         }
-        driver.change_drive(DriveEvent::SupervisorEnds);
-        driver
+        driven.change_drive(DriveEvent::SupervisorEnds);
+        driven
     }
 }

@@ -22,6 +22,16 @@ use utipc_os::shm::{Access, Memory, Segment};
 /// Longer than any step takes on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
+/// Waits until something is no longer so.
+#[track_caller]
+pub(crate) fn wait_while(mut is_so: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while is_so() {
+        assert!(begun.elapsed() < LIMIT, "it does not change within {LIMIT:?}");
+        std::thread::yield_now();
+    }
+}
+
 /// A path for a socket that no other test uses.
 pub(crate) fn path() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -139,6 +149,13 @@ pub(crate) fn shake_hands_on(channel: &Channel, greeting: Greeting, takes_lanes:
     }
 }
 
+fn succeeded(reply: Reply) -> Result<Reply, Failure> {
+    match reply {
+        Reply::Failed(failure) => Err(failure),
+        reply => Ok(reply),
+    }
+}
+
 impl Client {
     pub(crate) fn attach(path: &Path, takes_lanes: bool) -> Client {
         let (channel, answer) = shake_hands(path, Greeting::OWN, takes_lanes);
@@ -169,20 +186,33 @@ impl Client {
         Client { channel, welcome: welcome.unwrap(), bell, notices: VecDeque::new(), buffer }
     }
 
-    /// One round trip; `None` if the daemon has ended the attachment.
-    pub(crate) fn try_call(&mut self, request: &Request, payload: &[u8]) -> Option<(Reply, Vec<u8>)> {
+    /// One round trip with data and descriptors in both directions; `None` if the daemon has ended the attachment.
+    fn exchange(
+        &mut self,
+        request: &Request,
+        payload: &[u8],
+        passed: &[BorrowedFd<'_>],
+    ) -> Option<(Reply, Vec<u8>, Vec<OwnedFd>)> {
         let mut bytes = Vec::new();
         encode(request, payload, &mut bytes);
-        if self.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap() != Put::Sent {
+        if self.channel.send(&[IoSlice::new(&bytes)], passed, true).unwrap() != Put::Sent {
             return None;
         }
-        let Got::Packet(len) = self.channel.receive(&mut self.buffer, &mut Vec::new(), 0, true).unwrap()
-        else {
-            return None;
-        };
+        self.take_reply()
+    }
+
+    fn take_reply(&mut self) -> Option<(Reply, Vec<u8>, Vec<OwnedFd>)> {
+        let mut fds = Vec::new();
+        let got = self.channel.receive(&mut self.buffer, &mut fds, 8, true).unwrap();
+        let Got::Packet(len) = got else { return None };
         let (envelope, payload) = decode::<Envelope>(&self.buffer[..len]).unwrap();
         self.notices.extend(envelope.notices);
-        Some((envelope.reply, payload.to_vec()))
+        Some((envelope.reply, payload.to_vec(), fds))
+    }
+
+    /// One round trip; `None` if the daemon has ended the attachment.
+    pub(crate) fn try_call(&mut self, request: &Request, payload: &[u8]) -> Option<(Reply, Vec<u8>)> {
+        self.exchange(request, payload, &[]).map(|(reply, payload, _)| (reply, payload))
     }
 
     /// One round trip with descriptors in both directions; `None` if the daemon has ended the attachment.
@@ -191,79 +221,41 @@ impl Client {
         request: &Request,
         passed: &[BorrowedFd<'_>],
     ) -> Option<(Reply, Vec<OwnedFd>)> {
-        let (mut bytes, mut fds) = (Vec::new(), Vec::new());
-        encode(request, &[], &mut bytes);
-        if self.channel.send(&[IoSlice::new(&bytes)], passed, true).unwrap() != Put::Sent {
-            return None;
-        }
-        let got = self.channel.receive(&mut self.buffer, &mut fds, 8, true).unwrap();
-        let Got::Packet(len) = got else { return None };
-        let (envelope, _) = decode::<Envelope>(&self.buffer[..len]).unwrap();
-        self.notices.extend(envelope.notices);
-        Some((envelope.reply, fds))
+        self.exchange(request, &[], passed).map(|(reply, _, fds)| (reply, fds))
     }
 
     /// The reply to a request that was sent before.
     pub(crate) fn receive_reply(&mut self) -> Reply {
-        let got = self.channel.receive(&mut self.buffer, &mut Vec::new(), 0, true).unwrap();
-        let Got::Packet(len) = got else { panic!("{got:?}") };
-        let (envelope, _) = decode::<Envelope>(&self.buffer[..len]).unwrap();
-        self.notices.extend(envelope.notices);
-        envelope.reply
+        self.take_reply().unwrap().0
     }
 
     /// Forks, as far as the daemon notices: the number of the inheritance, and its descriptor.
     pub(crate) fn fork(&mut self) -> (u32, OwnedFd) {
-        let (reply, mut fds) = self.call_with_fds(&Request::Process(ProcessCall::Fork));
+        let (reply, mut fds) = self.try_call_with_fds(&Request::Process(ProcessCall::Fork), &[]).unwrap();
         let Reply::Number(number) = reply else { panic!("{reply:?}") };
         (number, fds.pop().unwrap())
     }
 
     /// The descriptor of a socket, unless it is refused.
     pub(crate) fn descriptor(&mut self, port: u32) -> Option<OwnedFd> {
-        let (reply, mut fds) = self.call_with_fds(&SocketCall::Descriptor.on(port));
+        let (reply, mut fds) = self.try_call_with_fds(&SocketCall::Descriptor.on(port), &[]).unwrap();
         fds.pop().filter(|_| reply == Reply::Done)
     }
 
     pub(crate) fn call(&mut self, request: &Request) -> Result<Reply, Failure> {
-        match self.try_call(request, &[]).unwrap().0 {
-            Reply::Failed(failure) => Err(failure),
-            reply => Ok(reply),
-        }
+        succeeded(self.try_call(request, &[]).unwrap().0)
     }
 
     /// A request whose reply carries descriptors.
     pub(crate) fn call_for_fd(&mut self, request: &Request) -> Vec<OwnedFd> {
-        let (reply, fds) = self.call_with_fds(request);
+        let (reply, fds) = self.try_call_with_fds(request, &[]).unwrap();
         assert_eq!(reply, Reply::Done);
         fds
     }
 
-    fn call_with_fds(&mut self, request: &Request) -> (Reply, Vec<OwnedFd>) {
-        let mut bytes = Vec::new();
-        encode(request, &[], &mut bytes);
-        assert_eq!(self.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap(), Put::Sent);
-        let mut fds = Vec::new();
-        let got = self.channel.receive(&mut self.buffer, &mut fds, 8, true).unwrap();
-        let Got::Packet(len) = got else { panic!("{got:?}") };
-        let (envelope, _) = decode::<Envelope>(&self.buffer[..len]).unwrap();
-        self.notices.extend(envelope.notices);
-        (envelope.reply, fds)
-    }
-
     /// A request that carries a descriptor.
     pub(crate) fn call_with_fd(&mut self, request: &Request, fd: impl AsFd) -> Result<Reply, Failure> {
-        let mut bytes = Vec::new();
-        encode(request, &[], &mut bytes);
-        assert_eq!(self.channel.send(&[IoSlice::new(&bytes)], &[fd.as_fd()], true).unwrap(), Put::Sent);
-        let got = self.channel.receive(&mut self.buffer, &mut Vec::new(), 0, true).unwrap();
-        let Got::Packet(len) = got else { panic!("{got:?}") };
-        let (envelope, _) = decode::<Envelope>(&self.buffer[..len]).unwrap();
-        self.notices.extend(envelope.notices);
-        match envelope.reply {
-            Reply::Failed(failure) => Err(failure),
-            reply => Ok(reply),
-        }
+        succeeded(self.try_call_with_fds(request, &[fd.as_fd()]).unwrap().0)
     }
 
     pub(crate) fn open(&mut self, kind: SocketKind) -> u32 {

@@ -1,14 +1,12 @@
 //! Congestion state of other nodes, as processes see it.
 
-use std::time::Instant;
-
 use utipc_attach::{Failure, ProcessCall, Reply, Request};
 use utipc_core::addr::{Importance, NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, SendError, SocketKind};
 use utipc_core::stack::Stack;
 use utipc_node::bearers::{Direction, Faults};
 
-use crate::client::LIMIT;
+use crate::client::wait_while;
 use crate::names::fetch;
 use crate::node_lanes::wired;
 
@@ -24,9 +22,7 @@ fn full_queue_is_shown_as_congested_at_its_importance_until_it_drains() {
     receiver.server(SocketKind::Rdm, SERVICE);
     let lookup =
         Request::Process(ProcessCall::Lookup { to: ServiceAddr::new(18888, 17), domain: NodeAddr::NONE });
-    while sender.call(&lookup) == Ok(Reply::Found(None)) {
-        std::thread::yield_now();
-    }
+    wait_while(|| sender.call(&lookup) == Ok(Reply::Found(None)));
     let port = sender.open(SocketKind::Rdm);
     let low = Stack::level(port, Importance::Low);
     sender.send(port, TO, b"hello").unwrap();
@@ -49,10 +45,6 @@ fn full_queue_is_shown_as_congested_at_its_importance_until_it_drains() {
     );
     assert!(!replica.is_congested(FAR + 1, low), "another node is not congested");
     wire.set(Direction::Send, Faults::default());
-    let start = Instant::now();
-    while replica.is_congested(FAR, low) {
-        assert!(start.elapsed() < LIMIT, "the congestion state is not cleared");
-        std::thread::yield_now();
-    }
+    wait_while(|| replica.is_congested(FAR, low));
     assert!(!replica.is_congested(FAR, Stack::level(port + 1, Importance::Low)));
 }

@@ -9,7 +9,7 @@ use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, SocketKind};
 use utipc_core::wire::ErrorCode;
 
-use crate::client::{Client, Host, LIMIT};
+use crate::client::{Client, Host, LIMIT, wait_while};
 
 const RDM: ServiceRange = ServiceRange::new(4000, 1, 1);
 const CONNECTED: ServiceRange = ServiceRange::new(4000, 2, 2);
@@ -57,9 +57,7 @@ fn bindings_connections_and_messages_of_a_killed_process_end() {
     let host = Host::new();
     let mut child = start_victim(&host);
     let mut client = host.client();
-    while !lookup(&mut client, RDM) || !lookup(&mut client, CONNECTED) {
-        std::thread::yield_now();
-    }
+    wait_while(|| !lookup(&mut client, RDM) || !lookup(&mut client, CONNECTED));
     let connection = client.open(SocketKind::SeqPacket);
     let to = Some(Destination::service(CONNECTED.service, CONNECTED.lower));
     client.call(&SocketCall::Connect { to }.on(connection)).unwrap();
@@ -89,14 +87,10 @@ fn attachment_ends_with_its_process_although_its_connection_was_inherited() {
     let host = Host::new();
     let mut client = host.client();
     let mut child = start_victim(&host);
-    while !lookup(&mut client, RDM) {
-        std::thread::yield_now();
-    }
+    wait_while(|| !lookup(&mut client, RDM));
     child.kill().unwrap();
     child.wait().unwrap();
-    while lookup(&mut client, RDM) {
-        std::thread::yield_now();
-    }
+    wait_while(|| lookup(&mut client, RDM));
     assert_eq!(host.ended("closed") + host.ended("died"), 1);
 }
 
@@ -113,9 +107,7 @@ fn lane_of_a_closed_socket_ends_with_the_process() {
     let counters = host.daemon().counters();
     assert_eq!((counters.lanes, counters.pairs), (1, 1), "the writer has not confirmed that it is done");
     drop(client);
-    while host.daemon().counters().attached > 1 {
-        std::thread::yield_now();
-    }
+    wait_while(|| host.daemon().counters().attached > 1);
     let counters = host.daemon().counters();
     assert_eq!((counters.lanes, counters.pairs), (0, 0));
 }

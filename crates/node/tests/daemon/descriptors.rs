@@ -10,7 +10,7 @@ use utipc_node::daemon::Limits;
 use utipc_os::fdpass::Channel;
 use utipc_os::packets;
 
-use crate::client::Host;
+use crate::client::{Host, wait_while};
 
 const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
 const TO: Option<Destination> = Some(Destination::service(18888, 17));
@@ -149,9 +149,7 @@ fn descriptors_are_limited_and_freed_when_closed() {
     drop(again);
     nears.clear();
     // The daemon notices closed descriptors between two requests.
-    while client.call(&SocketCall::Descriptor.on(ports[2])).is_err() {
-        std::thread::yield_now();
-    }
+    wait_while(|| client.call(&SocketCall::Descriptor.on(ports[2])).is_err());
     // Data written into it does no harm.
     let near = Channel::from_fd(client.call_for_fd(&SocketCall::Descriptor.on(ports[1])).pop().unwrap());
     for size in [1, 100, 1000] {

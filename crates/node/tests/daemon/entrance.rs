@@ -10,7 +10,7 @@ use utipc_manage::{Errno, Properties, entries};
 use utipc_node::daemon::{Limits, Policy, Users};
 use utipc_os::fdpass::{Channel, Got, own_user};
 
-use crate::client::{Client, Host, LIMIT, shake_hands, shake_hands_on};
+use crate::client::{Client, Host, LIMIT, shake_hands, shake_hands_on, wait_while};
 
 const fn speaks(newest: u16, oldest: u16) -> Greeting {
     Greeting { newest, oldest }
@@ -188,9 +188,7 @@ fn process_that_does_not_read_replies_is_detached() {
         }
     }
     // The kernel reports the end of the connection before the daemon has counted it.
-    while host.ended("unread-replies") == 0 {
-        std::thread::yield_now();
-    }
+    wait_while(|| host.ended("unread-replies") == 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use utipc_core::group::{GroupPolicy, GroupRequest, LeaveError, SlowMember};
 use utipc_core::socket::{GroupMessageKind, RecvError, RecvOptions, SocketKind};
 use utipc_core::wire::MessageType;
 
-use crate::client::{Client, Host};
+use crate::client::{Client, Host, wait_while};
 use crate::lanes::{Lanes, Two};
 
 const GROUP: u32 = 18900;
@@ -131,10 +131,7 @@ fn departure_of_a_dead_member_follows_what_it_has_written() {
     }
     let Two { host, mut one_lanes, one: mut reader, two: writer, .. } = all;
     drop(writer);
-    let begun = std::time::Instant::now();
-    while host.daemon().counters().attached > 1 {
-        assert!(begun.elapsed() < crate::client::LIMIT);
-    }
+    wait_while(|| host.daemon().counters().attached > 1);
     let blocked = Err(Failure::Receive(RecvError::WouldBlock));
     assert_eq!(receive(&mut reader, one), blocked, "the lane comes first");
     one_lanes.update(&mut reader);

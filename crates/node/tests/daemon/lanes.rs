@@ -10,7 +10,7 @@ use utipc_core::socket::{Destination, OptionValue, RecvError, SendError, SocketK
 use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
 use utipc_lanes::{Arena, FIRST_RING, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Side, Writer};
 
-use crate::client::{Client, Host};
+use crate::client::{Client, Host, wait_while};
 
 const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
 const TO: Option<Destination> = Some(Destination::service(18888, 17));
@@ -418,9 +418,7 @@ fn lane_of_a_dead_writer_is_drained_and_lane_of_a_dead_reader_is_returned() {
     let Two { host, one, mut two, one_lanes, mut two_lanes } = t;
     // The death of a process ends its connection and unmaps its memory.
     drop((one, one_lanes));
-    while host.ended("closed") == 0 {
-        std::thread::yield_now();
-    }
+    wait_while(|| host.ended("closed") == 0);
     two_lanes.update(&mut two);
     assert_eq!(two_lanes.read(port, from), Ok(Some(b"last words".to_vec())));
     done(&mut two, two_lanes.read(port, from).unwrap_err(), LaneEnd::Reader);
@@ -484,9 +482,7 @@ fn process_has_lanes_to_itself() {
     assert_eq!(t.one_lanes.read(to, from), Ok(Some(b"to myself".to_vec())));
     assert_eq!(t.one_lanes.read(from, to), Ok(Some(b"from myself".to_vec())));
     drop((t.one, t.one_lanes));
-    while t.host.ended("closed") == 0 {
-        std::thread::yield_now();
-    }
+    wait_while(|| t.host.ended("closed") == 0);
     let counters = t.host.daemon().counters();
     assert_eq!((counters.lanes, counters.pairs, counters.lanes_corrupt), (0, 0, 0));
 }

@@ -14,7 +14,7 @@ use utipc_node::bearers::{Control, Middleware, UdpBearer, UdpConfig};
 use utipc_os::reactor::Waker;
 use utipc_os::shm::{Access, Memory, Segment};
 
-use crate::client::{Client, Host, LIMIT};
+use crate::client::{Client, Host, wait_while};
 
 const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
 const TO: Option<Destination> = Some(Destination::service(18888, 17));
@@ -141,9 +141,7 @@ fn connect(hosts: &[Host; 2]) -> Connected {
         to: ServiceAddr { service: SERVICE.service, instance: SERVICE.lower },
         domain: NodeAddr::NONE,
     });
-    while one.call(&lookup) == Ok(Reply::Found(None)) {
-        std::thread::yield_now();
-    }
+    wait_while(|| one.call(&lookup) == Ok(Reply::Found(None)));
     let from = one.open(SocketKind::SeqPacket);
     one.send(from, TO, b"hello").unwrap();
     let to = two.wait(|two| match two.call(&SocketCall::Accept.on(listener)) {
@@ -196,9 +194,7 @@ fn messages_of_a_dead_writer_are_sent_and_unread_ones_of_a_dead_reader_go_back()
     let c = connect(&hosts);
     let (Connected { one, mut two, to, mut lanes, .. }, idle) = (c, connect(&hosts));
     two.send(to, None, b"never read").unwrap();
-    while matches!(lanes.inc.1.peek(), Ok(Peek::Empty)) {
-        std::thread::yield_now();
-    }
+    wait_while(|| matches!(lanes.inc.1.peek(), Ok(Peek::Empty)));
     for number in 0..5 {
         lanes.push(&[number; 3]);
     }
@@ -224,9 +220,7 @@ fn process_that_overwrites_its_arena_harms_only_itself() {
         bad.lanes.send(b"one");
         assert_eq!(bad.two.receive_soon(bad.to).1, b"one");
         bad.two.send(bad.to, None, b"two").unwrap();
-        while matches!(bad.lanes.inc.1.peek(), Ok(Peek::Empty)) {
-            std::thread::yield_now();
-        }
+        wait_while(|| matches!(bad.lanes.inc.1.peek(), Ok(Peek::Empty)));
         let segment = Segment::open(&bad.lanes.fd, Access::ReadWrite, 1 << 33).unwrap();
         let mut noise = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let page: Vec<u8> = (0..4096)
@@ -247,9 +241,7 @@ fn process_that_overwrites_its_arena_harms_only_itself() {
         good.lanes.send(b"still here");
         assert_eq!(good.two.receive_soon(good.to).1, b"still here");
         good.two.send(good.to, None, b"so am I").unwrap();
-        while good.lanes.receive().is_none() {
-            std::thread::yield_now();
-        }
+        wait_while(|| good.lanes.receive().is_none());
         drop(bad);
     }
     let counters = hosts[0].daemon().counters();
@@ -421,14 +413,10 @@ fn many_full_lanes_are_read_in_several_turns() {
         let _ = lanes.out.1.flush().unwrap();
     }
     host.daemon().with(move |_, _| wakers.iter().for_each(Waker::wake));
-    let begun = std::time::Instant::now();
     let is_unread = |lanes: &Lanes| {
         lanes._arena.0.resume(Side::One, lanes.out.0.slot.into(), LARGEST_CLASS).unwrap().waiting().0 > 0
     };
-    while writers.iter().any(|(.., lanes)| is_unread(lanes)) {
-        assert!(begun.elapsed() < LIMIT, "lanes that are never read");
-        std::thread::yield_now();
-    }
+    wait_while(|| writers.iter().any(|(.., lanes)| is_unread(lanes)));
     let after = host.daemon().counters().turns;
     let (turns, cut) = (after.turns - before.turns, after.cut - before.cut);
     let fewest = (written / TURN_BYTES) as u64;

@@ -17,7 +17,7 @@ use utipc_os::fdpass::{Channel, Got, MAX_FDS, Put};
 use utipc_os::packets;
 use utipc_os::reactor::{Reactor, Waker};
 
-use crate::client::{Client, Host, LIMIT, as_user, shake_hands};
+use crate::client::{Client, Host, LIMIT, as_user, shake_hands, wait_while};
 use crate::fuse::Fuse;
 
 /// Users without a login on this machine.
@@ -293,11 +293,7 @@ fn descriptors_that_wait_for_a_blocked_close_are_limited_for_each_user() {
     bystander.open(SocketKind::Rdm);
     // Once the close has returned, the user is served again.
     fuse.release();
-    let begun = Instant::now();
-    while as_user(MALLORY, attach) != Some(true) {
-        assert!(begun.elapsed() < LIMIT, "the user is not served again");
-        std::thread::yield_now();
-    }
+    wait_while(|| as_user(MALLORY, attach) != Some(true));
 }
 
 /// `Adopt` with ends whose other ends the daemon also has: it would never see them close, and keep both sockets for

@@ -10,7 +10,7 @@ use utipc_core::wire::ByteOrder;
 use utipc_node::daemon::Limits;
 use utipc_os::fdpass::Channel;
 
-use crate::client::{Client, Host, as_user, shake_hands};
+use crate::client::{Client, Host, as_user, shake_hands, wait_while};
 
 /// Users without a login on this machine.
 const MALLORY: u32 = 64_101;
@@ -97,11 +97,8 @@ fn sockets_of_many_processes_count_together() {
     bystander.open(SocketKind::Rdm);
     // The end of a process releases what it had.
     attackers.remove(0);
-    let begun = std::time::Instant::now();
-    while attackers[0].call(&Request::Process(ProcessCall::Open { kind: SocketKind::Rdm })).is_err() {
-        assert!(begun.elapsed() < crate::client::LIMIT, "the sockets of a dead process are never released");
-        std::thread::yield_now();
-    }
+    let open = Request::Process(ProcessCall::Open { kind: SocketKind::Rdm });
+    wait_while(|| attackers[0].call(&open).is_err());
 }
 
 #[test]
@@ -250,10 +247,7 @@ fn datagrams_of_one_user_stay_within_its_part_of_the_memory() {
     assert_eq!((0..20).filter(|_| bystander.receive(port).is_ok()).count(), 20);
     // Waiting messages are released with their sockets.
     drop(attackers);
-    let begun = std::time::Instant::now();
-    while used(&host, MALLORY, "memory") + used(&host, MALLORY, "sockets") > 0 {
-        assert!(begun.elapsed() < crate::client::LIMIT, "{:?}", host.daemon().counters().quotas);
-    }
+    wait_while(|| used(&host, MALLORY, "memory") + used(&host, MALLORY, "sockets") > 0);
 }
 
 #[test]
@@ -353,10 +347,7 @@ fn shared_sockets_are_released_by_the_user_that_opened_them() {
         let _ = parent.call(&SocketCall::Close.on(port));
         drop(near);
         // The daemon closes its copy of the passed descriptor on another thread; only then does the socket end.
-        let begun = std::time::Instant::now();
-        while host.daemon().counters().sockets > 0 {
-            assert!(begun.elapsed() < crate::client::LIMIT, "{:?}", host.daemon().counters());
-        }
+        wait_while(|| host.daemon().counters().sockets > 0);
     }
     let port = parent.open(SocketKind::Rdm);
     let bound = (0..40).take_while(|instance| parent.call(&bind(port, *instance)).is_ok()).count();

@@ -10,7 +10,7 @@ use utipc_core::addr::ServiceRange;
 use utipc_core::socket::SocketKind;
 use utipc_lanes::{Arena, Peek, Side};
 
-use crate::client::{Client, Host};
+use crate::client::{Client, Host, wait_while};
 use crate::traced::{Reached, kill, named_thread, run_to, trace};
 
 const SERVICE: ServiceRange = ServiceRange::new(4100, 1, 1);
@@ -119,9 +119,7 @@ fn process_killed_at_any_system_call_leaves_no_state() {
                 return;
             }
             Ok(died) => {
-                while host.daemon().counters().attached > 1 {
-                    std::thread::yield_now();
-                }
+                wait_while(|| host.daemon().counters().attached > 1);
                 let counters = host.daemon().counters();
                 let left = (counters.sockets, counters.lanes, counters.pairs);
                 assert_eq!(left.0, 1, "sockets, step {step}");

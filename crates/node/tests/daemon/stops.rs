@@ -16,7 +16,7 @@ use utipc_core::socket::{Destination, RecvError, SocketKind};
 use utipc_core::wire::MessageType;
 use utipc_os::fdpass::{Channel, Got, Put};
 
-use crate::client::{Client, Host, LIMIT};
+use crate::client::{Client, Host, LIMIT, wait_while};
 use crate::lanes::Lanes;
 use crate::traced::{Reached, kill, named_thread, points, run_from, trace};
 
@@ -413,10 +413,7 @@ fn messages_of_a_killed_writer_arrive_in_order_at_any_system_call() {
         |stage, _, is_whole| {
             let Stage { host, witness, lanes, inbox, .. } = stage;
             // The daemon has noticed the death.
-            let begun = Instant::now();
-            while host.daemon().counters().attached > 1 {
-                assert!(begun.elapsed() < LIMIT);
-            }
+            wait_while(|| host.daemon().counters().attached > 1);
             lanes.update(witness);
             let mut got: Vec<u32> = Vec::new();
             let keys: Vec<_> = lanes.readers.keys().copied().collect();

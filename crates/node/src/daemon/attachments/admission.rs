@@ -6,11 +6,10 @@ use std::collections::VecDeque;
 use utipc_attach::{Greeting, Hello, Refusal, Welcome, agree, decode, encode};
 use utipc_core::Time;
 use utipc_core::addr::NodeAddr;
-use utipc_os::fdpass::{Channel, Doorway, Peer};
+use utipc_os::fdpass::{Channel, Doorway, Peer, own_user};
 use utipc_os::reactor::{Interest, Reactor};
 
-use super::{AttachmentId, Attachments, Rules};
-use crate::daemon::counters::EndReason;
+use super::{AttachmentId, Attachments, EndReason, Policy};
 use crate::daemon::token;
 
 /// Time for the handshake, milliseconds. It is long because, on a loaded host, a process may wait for a
@@ -45,18 +44,18 @@ fn following(id: AttachmentId, is_taken: impl Fn(AttachmentId) -> bool) -> Attac
 }
 
 /// The accepted handshake of a process.
-pub(in crate::daemon) struct Handshake {
+pub(crate) struct Handshake {
     /// The agreed version of the protocol.
-    pub(in crate::daemon) version: u16,
-    pub(in crate::daemon) hello: Hello,
+    pub(crate) version: u16,
+    pub(crate) hello: Hello,
 }
 
 /// Reason why a process may not attach, and the reply to it, if any.
-pub(in crate::daemon) type Refused = (EndReason, Option<Refusal>);
+pub(crate) type Refused = (EndReason, Option<Refusal>);
 
 /// The doorway and the connections that have not completed the handshake.
 #[derive(Debug)]
-pub(in crate::daemon) struct Admission {
+pub(crate) struct Admission {
     doorway: Doorway,
     versions: Greeting,
     next: AttachmentId,
@@ -68,24 +67,20 @@ pub(in crate::daemon) struct Admission {
 
 impl Admission {
     /// Watches the doorway.
-    pub(in crate::daemon) fn new(
-        reactor: &Reactor,
-        doorway: Doorway,
-        versions: Greeting,
-    ) -> utipc_os::Result<Self> {
+    pub(crate) fn new(reactor: &Reactor, doorway: Doorway, versions: Greeting) -> utipc_os::Result<Self> {
         reactor.add(&doorway, token::DOORWAY, Interest::Read)?;
         Ok(Self { doorway, versions, next: 1, silent: VecDeque::new(), reopen: None })
     }
 
     /// Time when [`Self::overdue`] or [`Self::reopen`] has something to do.
-    pub(in crate::daemon) fn deadline(&self) -> Time {
+    pub(crate) fn deadline(&self) -> Time {
         let silent = self.silent.front().map_or(Time::NEVER, |(at, ..)| *at);
         silent.min(self.reopen.unwrap_or(Time::NEVER))
     }
 
     /// Accepts the next connection. If the system has no descriptor for it, the doorway is not watched for a
     /// moment.
-    pub(in crate::daemon) fn accept(&mut self, now: Time, reactor: &Reactor) -> Option<Channel> {
+    pub(crate) fn accept(&mut self, now: Time, reactor: &Reactor) -> Option<Channel> {
         self.doorway.accept().unwrap_or_else(|error| {
             tracing::warn!("a process cannot attach: {error}");
             // The event loop would report it again at once.
@@ -96,46 +91,46 @@ impl Admission {
     }
 
     /// The number of the next attachment.
-    pub(in crate::daemon) fn next_id(&self) -> AttachmentId {
+    pub(crate) fn next_id(&self) -> AttachmentId {
         self.next
     }
 
     /// Adds the connection with the number [`Self::next_id`]; it must complete the handshake.
-    pub(in crate::daemon) fn add(&mut self, now: Time, peer: &Peer, attachments: &Attachments) {
+    pub(crate) fn add(&mut self, now: Time, peer: &Peer, attachments: &Attachments) {
         self.silent.push_back((now.plus_millis(SILENCE_MS), self.next, peer.uid));
         self.next = following(self.next, |id| attachments.contains(id));
     }
 
     /// Whether the limit of connections without a handshake is reached.
-    pub(in crate::daemon) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.silent.len() >= MAX_SILENT
     }
 
     /// Whether a user has its maximum number of connections without a handshake.
-    pub(in crate::daemon) fn is_full_for(&self, peer: &Peer, rules: &Rules) -> bool {
+    pub(crate) fn is_full_for(&self, peer: &Peer) -> bool {
         let of_user = self.silent.iter().filter(|(.., uid)| *uid == peer.uid).count();
-        peer.uid != 0 && peer.uid != rules.own_user() && of_user >= MAX_SILENT_PER_USER
+        peer.uid != 0 && peer.uid != own_user() && of_user >= MAX_SILENT_PER_USER
     }
 
     /// The oldest connection without a handshake, if a new one may replace it.
-    pub(in crate::daemon) fn replaceable(&self, now: Time) -> Option<AttachmentId> {
+    pub(crate) fn replaceable(&self, now: Time) -> Option<AttachmentId> {
         let patience = SILENCE_MS - SILENCE_WHEN_FULL_MS;
         self.silent.front().filter(|(at, ..)| *at <= now.plus_millis(patience)).map(|(_, id, _)| *id)
     }
 
     /// A connection whose time for the handshake is over.
-    pub(in crate::daemon) fn overdue(&self, now: Time) -> Option<AttachmentId> {
+    pub(crate) fn overdue(&self, now: Time) -> Option<AttachmentId> {
         self.silent.front().filter(|(at, ..)| *at <= now).map(|(_, id, _)| *id)
     }
 
     /// Removes a connection that has sent its handshake or has ended; false if it was removed before.
-    pub(in crate::daemon) fn remove(&mut self, id: AttachmentId) -> bool {
+    pub(crate) fn remove(&mut self, id: AttachmentId) -> bool {
         let at = self.silent.iter().position(|(_, silent, _)| *silent == id);
         at.is_some_and(|at| self.silent.remove(at).is_some())
     }
 
     /// Watches the doorway again when it is time.
-    pub(in crate::daemon) fn reopen(&mut self, now: Time, reactor: &Reactor) {
+    pub(crate) fn reopen(&mut self, now: Time, reactor: &Reactor) {
         if self.reopen.is_some_and(|at| at <= now) {
             let watched = reactor.add(&self.doorway, token::DOORWAY, Interest::Read);
             self.reopen = watched.is_err().then(|| now.plus_millis(NO_DESCRIPTOR_MS));
@@ -143,10 +138,10 @@ impl Admission {
     }
 
     /// Reads the handshake of a process, and decides whether it may attach.
-    pub(in crate::daemon) fn check(
+    pub(crate) fn check(
         &self,
         attachments: &Attachments,
-        rules: &Rules,
+        policy: &Policy,
         id: AttachmentId,
         packet: &[u8],
     ) -> Result<Handshake, Refused> {
@@ -155,7 +150,7 @@ impl Admission {
         let version = agree(self.versions, theirs).ok_or_else(|| (EndReason::Version, Some(release())))?;
         let (mut hello, _) = decode::<Hello>(rest).map_err(|_| (EndReason::Garbage, None))?;
         let peer = attachments.peer(id).ok_or((EndReason::Closed, None))?;
-        if !rules.may_attach(&peer) {
+        if !policy.may_attach(&peer, own_user()) {
             return Err((EndReason::NotAllowed, Some(Refusal::NotAllowed { uid: peer.uid })));
         }
         while hello.program.len() > MAX_PROGRAM {
@@ -165,13 +160,13 @@ impl Admission {
     }
 
     /// The answer to a process that attaches; `node` is none while the address is on trial.
-    pub(in crate::daemon) fn welcome(&self, id: AttachmentId, version: u16, node: NodeAddr) -> Vec<u8> {
+    pub(crate) fn welcome(&self, id: AttachmentId, version: u16, node: NodeAddr) -> Vec<u8> {
         let welcome = Welcome { version, attachment: id, node, release: RELEASE.to_owned() };
         self.answer(&Ok(welcome))
     }
 
     /// The reply to a process that may not attach.
-    pub(in crate::daemon) fn refusal(&self, refusal: Refusal) -> Vec<u8> {
+    pub(crate) fn refusal(&self, refusal: Refusal) -> Vec<u8> {
         self.answer(&Err(refusal))
     }
 

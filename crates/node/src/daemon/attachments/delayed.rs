@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use utipc_core::Time;
 use utipc_os::fdpass::Put;
 
-use super::{AttachmentId, Attachments, Outgoing};
-use crate::daemon::counters::EndReason;
+use super::{Attachments, EndReason, Outgoing};
 
 /// Pause between two tries, milliseconds: the system does not report that there is room.
 const RETRY_MS: u64 = 10;
@@ -45,22 +44,20 @@ impl Delayed {
 
 impl Attachments {
     /// When to call [`Attachments::send_delayed`] again.
-    pub(in crate::daemon) fn deadline(&self, now: Time) -> Time {
+    pub(crate) fn deadline(&self, now: Time) -> Time {
         if self.delayed.is_empty() { Time::NEVER } else { now.plus_millis(RETRY_MS) }
     }
 
-    /// Tries to send the delayed replies. Returns those that were behind them, to be sent, and the attachments that
-    /// have to end.
-    pub(in crate::daemon) fn send_delayed(&mut self) -> (Vec<Outgoing>, Vec<(AttachmentId, EndReason)>) {
-        let (mut behind, mut ended) = (Vec::new(), Vec::new());
-        let Self { all, delayed, .. } = self;
+    /// Tries to send the delayed replies, and then those that were behind them.
+    pub(crate) fn send_delayed(&mut self) {
+        let Self { all, delayed, replies, ended, .. } = self;
         delayed.retain(|id| {
             let Some(attachment) = all.get_mut(id) else { return false };
             let Some(waiting) = &mut attachment.delayed else { return false };
             let fds: Vec<BorrowedFd<'_>> = waiting.fds.iter().map(AsFd::as_fd).collect();
             match attachment.channel.send(&[IoSlice::new(&waiting.packet)], &fds, false) {
                 Ok(Put::Sent) => {
-                    behind.extend(attachment.delayed.take().into_iter().flat_map(|it| it.behind))
+                    replies.extend(attachment.delayed.take().into_iter().flat_map(|it| it.behind))
                 }
                 Ok(Put::Busy) if waiting.since.elapsed() < LONGEST => return true,
                 Ok(Put::Busy) | Err(_) => ended.push((*id, EndReason::System)),
@@ -69,6 +66,5 @@ impl Attachments {
             }
             false
         });
-        (behind, ended)
     }
 }

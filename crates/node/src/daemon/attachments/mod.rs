@@ -4,6 +4,7 @@ mod admission;
 mod attachment;
 mod delayed;
 mod doorbell;
+mod ended;
 mod policy;
 
 use std::collections::HashMap;
@@ -19,14 +20,13 @@ use utipc_os::heap::shrink_map;
 use utipc_os::packets;
 use utipc_os::reactor::Interest;
 
-use super::counters::EndReason;
 use super::reactors::Reactors;
 use super::token;
 
 pub use policy::{Policy, Users};
 
 pub(super) use admission::{Admission, Handshake, Refused};
-pub(super) use policy::Rules;
+pub(super) use ended::{EndReason, Tally};
 
 use attachment::{Attachment, Session};
 use delayed::Delayed;
@@ -42,6 +42,13 @@ pub(super) struct Outgoing {
     pub(super) reply: Reply,
     pub(super) payload: Vec<u8>,
     pub(super) fds: Vec<OwnedFd>,
+}
+
+impl Outgoing {
+    /// A reply without data and descriptors.
+    pub(super) fn new(to: AttachmentId, reply: Reply) -> Self {
+        Self { to, reply, payload: Vec::new(), fds: Vec::new() }
+    }
 }
 
 /// The next packet of a process.
@@ -65,6 +72,15 @@ pub(super) struct Attachments {
     rung: Vec<AttachmentId>,
     /// Attachments with a reply that the system did not take.
     delayed: Vec<AttachmentId>,
+    /// The replies of this turn.
+    replies: Vec<Outgoing>,
+    /// Attachments that have ended in this turn.
+    ended: Vec<(AttachmentId, EndReason)>,
+    /// The address of the node that processes know.
+    address: NodeAddr,
+    /// Buffer for the start of an outgoing packet.
+    head: Vec<u8>,
+    tally: Tally,
     /// Closes what processes have sent.
     disposal: Disposal,
 }
@@ -74,7 +90,7 @@ const SHRUNK: usize = 1024;
 
 impl Attachments {
     /// Gives back the memory of a table that many attachments have left.
-    pub(in crate::daemon) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         shrink_map(&mut self.all, SHRUNK);
     }
 
@@ -83,21 +99,60 @@ impl Attachments {
         Self { disposal, ..Self::default() }
     }
 
-    /// Adds a process that has connected.
+    /// Adds a process that has connected; false if the system refuses that.
     pub(super) fn add(
         &mut self,
         reactors: &mut Reactors,
         id: AttachmentId,
         channel: Channel,
         peer: Peer,
-    ) -> utipc_os::Result<()> {
+    ) -> bool {
         let token = (token::ATTACHMENT | u64::from(id), Interest::Read);
-        if let Err(error) = reactors.watch(UserId(peer.uid), &channel, token) {
-            self.disposal.end(peer.uid, channel);
-            return Err(error);
+        if reactors.watch(UserId(peer.uid), &channel, token).is_err() {
+            self.turn_away(peer.uid, channel, EndReason::System);
+            return false;
         }
         self.all.insert(id, Attachment::new(channel, peer));
-        Ok(())
+        true
+    }
+
+    /// Closes a connection of a user that does not become an attachment.
+    pub(super) fn turn_away(&mut self, uid: u32, channel: Channel, reason: EndReason) {
+        self.tally.end(reason);
+        self.disposal.end(uid, channel);
+    }
+
+    /// Whether too many descriptors that a user has passed are not closed yet.
+    pub(super) fn is_full(&self, uid: u32) -> bool {
+        self.disposal.is_full(uid)
+    }
+
+    /// Descriptors that processes have passed and that are not closed yet.
+    pub(super) fn closing(&self) -> usize {
+        self.disposal.waiting()
+    }
+
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Ends an attachment at the end of the turn.
+    pub(super) fn end_later(&mut self, id: AttachmentId, reason: EndReason) {
+        self.ended.push((id, reason));
+    }
+
+    /// Ends all attachments at the end of the turn.
+    pub(super) fn end_all(&mut self, reason: EndReason) {
+        self.ended.extend(self.all.keys().map(|id| (*id, reason)));
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// The attachments that have ended in this turn; each goes to [`Self::end`].
+    pub(super) fn take_ended(&mut self) -> Vec<(AttachmentId, EndReason)> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Attachments that have completed the handshake.
@@ -107,10 +162,6 @@ impl Attachments {
 
     pub(super) fn contains(&self, id: AttachmentId) -> bool {
         self.all.contains_key(&id)
-    }
-
-    pub(super) fn ids(&self) -> impl Iterator<Item = AttachmentId> {
-        self.all.keys().copied()
     }
 
     /// The user and process behind an attachment, as the kernel names them.
@@ -200,6 +251,7 @@ impl Attachments {
         let program = handshake.hello.program;
         attachment.session = Some(Session { doorbell, process, program, requests: 1 });
         self.served += 1;
+        self.tally.attached_ever += 1;
         Ok(())
     }
 
@@ -221,8 +273,11 @@ impl Attachments {
         mark_due(&mut self.rung, id, attachment);
     }
 
-    /// Notifies all processes of the node's address.
+    /// Notifies all processes of the node's address, if it is new.
     pub(super) fn notify_address(&mut self, address: NodeAddr) {
+        if std::mem::replace(&mut self.address, address) == address {
+            return;
+        }
         for (id, attachment) in self.all.iter_mut().filter(|(_, attachment)| attachment.session.is_some()) {
             attachment.push(Notice::Address(address));
             mark_due(&mut self.rung, *id, attachment);
@@ -253,14 +308,27 @@ impl Attachments {
         }
     }
 
-    /// Sends a reply with the notices that wait for its receiver; false if the receiver is gone. `head` is a
-    /// buffer. `is_due`: a notice about this socket is still needed.
-    pub(super) fn send(
-        &mut self,
-        outgoing: Outgoing,
-        head: &mut Vec<u8>,
-        is_due: impl FnMut(u32) -> bool,
-    ) -> Result<bool, EndReason> {
+    /// Queues a reply.
+    pub(super) fn reply(&mut self, outgoing: Outgoing) {
+        self.replies.push(outgoing);
+    }
+
+    /// Sends the replies of this turn, each with the notices that wait for its receiver. `is_due`: a notice about this
+    /// socket is still needed by this process.
+    pub(super) fn send_replies(&mut self, mut is_due: impl FnMut(u32, AttachmentId) -> bool) {
+        let mut replies = std::mem::take(&mut self.replies);
+        for outgoing in replies.drain(..) {
+            let to = outgoing.to;
+            match self.send(outgoing, |port| is_due(port, to)) {
+                Ok(sent) => self.tally.answered += u64::from(sent),
+                Err(reason) => self.end_later(to, reason),
+            }
+        }
+        self.replies = replies;
+    }
+
+    /// Sends a reply; false if its receiver is gone.
+    fn send(&mut self, outgoing: Outgoing, is_due: impl FnMut(u32) -> bool) -> Result<bool, EndReason> {
         let to = outgoing.to;
         let Some(attachment) = self.all.get_mut(&to) else { return Ok(false) };
         if let Some(delayed) = &mut attachment.delayed {
@@ -274,6 +342,8 @@ impl Attachments {
         }
         let mut notices = Vec::new();
         let more = attachment.take_notices(&mut notices, is_due);
+        let head = &mut self.head;
+        head.clear();
         encode(&Envelope { notices, more, reply }, &[], head);
         let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
         let parts = [IoSlice::new(head), IoSlice::new(&payload)];
@@ -299,6 +369,7 @@ impl Attachments {
         reason: EndReason,
     ) -> Option<bool> {
         let attachment = self.all.remove(&id)?;
+        self.tally.end(reason);
         let user = UserId(attachment.peer.uid);
         // A process that it forked may have its end too: closing ours would not take it out of the event loop.
         reactors.unwatch(user, &attachment.channel);

@@ -5,8 +5,6 @@ use std::ops::RangeInclusive;
 use utipc_core::addr::ServiceRange;
 use utipc_os::fdpass::Peer;
 
-use crate::daemon::config::Limits;
-
 /// A set of users of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Users {
@@ -63,11 +61,13 @@ impl Policy {
     /// source distributors, whose data every point-to-point server of the cluster accepts.
     pub const RESERVED: RangeInclusive<u32> = 18_500..=18_500;
 
-    fn may_attach(&self, peer: &Peer, own: u32) -> bool {
+    /// `own`: the user that the daemon runs as. It may change after the start: a daemon that root starts drops its
+    /// privileges when its bearers are open.
+    pub(crate) fn may_attach(&self, peer: &Peer, own: u32) -> bool {
         self.attach.includes(peer, own)
     }
 
-    fn may_bind(&self, peer: &Peer, own: u32, range: ServiceRange) -> bool {
+    pub(crate) fn may_bind(&self, peer: &Peer, own: u32, range: ServiceRange) -> bool {
         self.binders(range.service).includes(peer, own)
     }
 
@@ -80,48 +80,8 @@ impl Policy {
         rule.unwrap_or(usual)
     }
 
-    fn may_manage(&self, peer: &Peer, own: u32) -> bool {
+    pub(crate) fn may_manage(&self, peer: &Peer, own: u32) -> bool {
         self.manage.includes(peer, own)
-    }
-}
-
-/// Policy and limits, which apply to every process.
-#[derive(Debug)]
-pub(in crate::daemon) struct Rules {
-    policy: Policy,
-    limits: Limits,
-}
-
-impl Rules {
-    pub(in crate::daemon) fn new(policy: Policy, limits: Limits) -> Self {
-        Self { policy, limits }
-    }
-
-    /// Replaces policy and limits, for later requests.
-    pub(in crate::daemon) fn change(&mut self, policy: Policy, limits: Limits) {
-        (self.policy, self.limits) = (policy, limits);
-    }
-
-    pub(in crate::daemon) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// The user that the daemon runs as. It may change after the start: a daemon that root starts drops its privileges
-    /// when its bearers are open.
-    pub(in crate::daemon) fn own_user(&self) -> u32 {
-        utipc_os::fdpass::own_user()
-    }
-
-    pub(in crate::daemon) fn may_attach(&self, peer: &Peer) -> bool {
-        self.policy.may_attach(peer, self.own_user())
-    }
-
-    pub(in crate::daemon) fn may_bind(&self, peer: &Peer, range: ServiceRange) -> bool {
-        self.policy.may_bind(peer, self.own_user(), range)
-    }
-
-    pub(in crate::daemon) fn may_manage(&self, peer: &Peer) -> bool {
-        self.policy.may_manage(peer, self.own_user())
     }
 }
 

@@ -14,26 +14,26 @@ const ORPHAN_MS: u64 = 30_000;
 
 /// Orphaned sockets whose descriptor is hung up, by the time when they end.
 #[derive(Debug, Default)]
-pub(in crate::daemon) struct Orphans(Waiters<u32, Time>);
+pub(crate) struct Orphans(Waiters<u32, Time>);
 
 impl Orphans {
     /// Time when [`Self::expire`] has something to return.
-    pub(in crate::daemon) fn deadline(&self) -> Time {
+    pub(crate) fn deadline(&self) -> Time {
         self.0.deadline()
     }
 
     /// A socket waits for its new process from now on.
-    pub(in crate::daemon) fn add(&mut self, now: Time, port: u32) {
+    pub(crate) fn add(&mut self, now: Time, port: u32) {
         self.0.set(port, now.plus_millis(ORPHAN_MS));
     }
 
     /// A socket has ended, or a process has claimed it.
-    pub(in crate::daemon) fn remove(&mut self, port: u32) {
+    pub(crate) fn remove(&mut self, port: u32) {
         self.0.leave(port);
     }
 
     /// A socket whose time is over.
-    pub(in crate::daemon) fn expire(&mut self, now: Time) -> Option<u32> {
+    pub(crate) fn expire(&mut self, now: Time) -> Option<u32> {
         self.0.pop_up_to(now)
     }
 }

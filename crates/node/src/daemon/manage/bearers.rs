@@ -9,16 +9,12 @@ use utipc_core::{BearerInfo, BearerProperty};
 use utipc_manage::{Bearer as BearerEntry, Entry, Errno, Properties, Refusal, Udp};
 
 use super::media::{Defaults, check};
-use super::{Access, Naming};
+use super::{Access, Naming, invalid};
 use crate::bearers::{Bearer, BearerError, EthernetBearer, UdpBearer, UdpConfig, UdpMode};
 use crate::driver::{Plan, StartError};
 
 pub(super) fn not_found() -> Refusal {
-    Refusal::new(Errno::INVALID, "Bearer not found")
-}
-
-fn invalid(text: impl Into<String>) -> Refusal {
-    Refusal::new(Errno::INVALID, text)
+    invalid("Bearer not found")
 }
 
 impl Access<'_> {

@@ -9,7 +9,7 @@ use utipc_manage::family::BROADCAST_LINK;
 use utipc_manage::{Errno, KeyChange, Properties, REKEY_NOW, Refusal};
 
 use super::media::check;
-use super::{Access, Naming};
+use super::{Access, Naming, invalid};
 
 /// Methods of the broadcast link, as the kernel numbers them.
 pub(super) const BROADCAST: u32 = 1;
@@ -17,11 +17,7 @@ pub(super) const REPLICAST: u32 = 2;
 pub(super) const CHOSEN: u32 = 4;
 
 pub(super) fn no_link(name: &str) -> Refusal {
-    Refusal::new(Errno::INVALID, format!("there is no link {name} (see `link list`)"))
-}
-
-fn invalid(text: impl Into<String>) -> Refusal {
-    Refusal::new(Errno::INVALID, text)
+    invalid(format!("there is no link {name} (see `link list`)"))
 }
 
 fn out_of_range(error: &PropertyError) -> Refusal {

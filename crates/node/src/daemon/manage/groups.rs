@@ -3,9 +3,9 @@
 use utipc_core::addr::{NodeAddr, PortId};
 use utipc_core::group::{GroupPolicy, MemberInfo, SlowMember};
 use utipc_core::socket::{Endpoint, WaitReason};
-use utipc_manage::{Entry, Errno, Group, GroupMember, Refusal};
+use utipc_manage::{Entry, Group, GroupMember, Refusal};
 
-use super::{Access, LIST_ITEMS, Part};
+use super::{Access, LIST_ITEMS, Part, invalid};
 
 impl Access<'_> {
     /// By group, then by port. A position has the group in its upper half.
@@ -46,7 +46,7 @@ impl Access<'_> {
     pub(super) fn show_group_members(&self, port: u32, from: u64) -> Result<Part, Refusal> {
         let group = self.driver.stack.endpoint(port).and_then(Endpoint::group);
         let Some(group) = group else {
-            return Err(Refusal::new(Errno::INVALID, format!("socket {port} is not in a group")));
+            return Err(invalid(format!("socket {port} is not in a group")));
         };
         let own = self.driver.stack.own_node();
         let first = PortId { port: high(from), node: NodeAddr(low(from)) };

@@ -5,7 +5,9 @@ use utipc_core::limits::{
     DEFAULT_PRIORITY, DEFAULT_TOLERANCE_MS, MAX_TOLERANCE_MS, MAX_WINDOW, MIN_BEARER_MTU, MIN_TOLERANCE_MS,
     MIN_WINDOW,
 };
-use utipc_manage::{Entry, Errno, Media, Properties, Refusal};
+use utipc_manage::{Entry, Media, Properties, Refusal};
+
+use super::invalid;
 
 /// The MTU that is reported until one is set, bytes: the largest that a UDP bearer chooses itself.
 const UDP_MTU: u32 = 14_000;
@@ -69,10 +71,10 @@ impl Defaults {
         let medium = self.0.iter_mut().find(|m| m.name == name).ok_or_else(no_media)?;
         if let Some(mtu) = new.mtu {
             if medium.name != "udp" {
-                return Err(Refusal::new(Errno::INVALID, "MTU property is unsupported"));
+                return Err(invalid("MTU property is unsupported"));
             }
             if !(UDP_MIN_MTU..=UDP_MAX_MTU).contains(&mtu) {
-                return Err(Refusal::new(Errno::INVALID, "MTU value is out-of-range"));
+                return Err(invalid("MTU value is out-of-range"));
             }
             medium.mtu = Some(mtu);
         }
@@ -98,12 +100,12 @@ impl Defaults {
 }
 
 fn no_media() -> Refusal {
-    Refusal::new(Errno::INVALID, "Media not found")
+    invalid("Media not found")
 }
 
 /// Checks the ranges that bearers, links and media share.
 pub(super) fn check(new: &Properties) -> Result<(), Refusal> {
-    let range = |ok: bool, text: &str| if ok { Ok(()) } else { Err(Refusal::new(Errno::INVALID, text)) };
+    let range = |ok: bool, text: &str| if ok { Ok(()) } else { Err(invalid(text)) };
     range(new.priority.is_none_or(|p| p <= 31), "priority must be 0 to 31")?;
     let tolerance = MIN_TOLERANCE_MS..=MAX_TOLERANCE_MS;
     range(new.tolerance.is_none_or(|t| tolerance.contains(&t)), "tolerance must be 50 to 30000 ms")?;
@@ -114,6 +116,7 @@ pub(super) fn check(new: &Properties) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use utipc_manage::Errno;
 
     #[test]
     fn new_bearers_begin_with_the_properties_of_their_medium() {

@@ -24,12 +24,13 @@ use utipc_core::Time;
 use utipc_lanes::daemon::Lanes;
 use utipc_manage::capture::CaptureRequest;
 use utipc_manage::{Entry, Errno, Header, Refusal, ReplyWriter, Request};
-use utipc_os::fdpass::Peer;
+use utipc_os::fdpass::{Peer, own_user};
 use utipc_os::reactor::Reactor;
 
-use super::attachments::{AttachmentId, Attachments, Rules};
-use super::sockets::Sockets;
-use super::{DaemonConfig, FixedName, orders};
+use super::attachments::{AttachmentId, Attachments, Policy};
+use super::config::{DaemonConfig, FixedName};
+use super::holders::Holders;
+use super::orders;
 use crate::driver::NodeDriver;
 
 use media::Defaults;
@@ -76,12 +77,20 @@ pub(super) struct Access<'a> {
     pub(super) now: Time,
     pub(super) driver: &'a mut NodeDriver,
     pub(super) reactor: &'a Reactor,
-    pub(super) rules: &'a Rules,
-    pub(super) sockets: &'a Sockets,
+    pub(super) policy: &'a Policy,
+    pub(super) holders: &'a Holders,
     pub(super) attachments: &'a Attachments,
     pub(super) lanes: &'a Lanes,
     /// The counters of the node and its daemon as text, if the request is for them.
     pub(super) counters: Option<Vec<u8>>,
+}
+
+/// The answer to a request.
+pub(super) struct Answer {
+    pub(super) bytes: Vec<u8>,
+    /// The position of the next part of a list.
+    pub(super) next: Option<u64>,
+    pub(super) descriptor: Option<OwnedFd>,
 }
 
 /// Management of a node, and the settings that apply to later bearers.
@@ -91,33 +100,35 @@ pub(super) struct Management {
     media: Defaults,
     naming: Naming,
     /// Where lists continue.
-    pub(super) positions: Positions,
-    /// A descriptor that goes with the answer.
-    pub(super) descriptor: Option<OwnedFd>,
+    positions: Positions,
 }
 
 impl Management {
     pub(super) fn new(config: &DaemonConfig) -> Self {
-        Self {
-            media: Defaults::default(),
-            naming: Naming::new(config),
-            positions: Positions::default(),
-            descriptor: None,
-        }
+        Self { media: Defaults::default(), naming: Naming::new(config), positions: Positions::default() }
     }
 
-    /// Carries out one request of the family; returns its reply and the position of the next part of a list.
-    /// An error of the request is part of the answer.
+    /// Forgets a process that is gone.
+    pub(super) fn forget(&mut self, id: AttachmentId) {
+        self.positions.forget(id);
+    }
+
+    /// List entries visited so far.
+    pub(super) fn visited(&self) -> u64 {
+        self.positions.visited()
+    }
+
+    /// Carries out one request of the family. An error of the request is part of the answer.
     pub(super) fn execute(
         &mut self,
         access: &mut Access<'_>,
         (id, peer): (AttachmentId, &Peer),
         from: u64,
         (header, request): (Header, Result<Request, Refusal>),
-    ) -> (Vec<u8>, Option<u64>) {
+    ) -> Answer {
         let mut answer = ReplyWriter::new(header);
-        let mut next = None;
-        match request.and_then(|request| permit(access.rules, peer, &request).map(|()| request)) {
+        let (mut next, mut descriptor) = (None, None);
+        match request.and_then(|request| permit(access.policy, peer, &request).map(|()| request)) {
             Err(refusal) => answer.refuse(&refusal),
             Ok(request) if header.is_dump() => match self.show(access, id, &request, from) {
                 Err(refusal) => answer.refuse(&refusal),
@@ -132,7 +143,7 @@ impl Management {
             Ok(Request::Capture(capture)) => match access.begin_capture(id, capture) {
                 Err(refusal) => answer.refuse(&refusal),
                 Ok(reader) => {
-                    self.descriptor = Some(reader);
+                    descriptor = Some(reader);
                     answer.done();
                 }
             },
@@ -146,7 +157,7 @@ impl Management {
                 }
             },
         }
-        (answer.into_bytes(), next)
+        Answer { bytes: answer.into_bytes(), next, descriptor }
     }
 
     /// A part of a list from `from` on, for the daemon's owner.
@@ -185,8 +196,8 @@ impl Management {
                 let text = access.counters.clone().ok_or(Errno::NOT_SUPPORTED)?;
                 all(vec![Entry::Counters(text)])
             }
-            Request::Quotas => access.show_quotas(from),
-            Request::Keys => all(access.show_keys()),
+            Request::Quotas => quotas::list(access.driver.stack.ledger(), from),
+            Request::Keys => all(keys::list(&access.driver.stack, access.now)),
             Request::Groups => access.show_groups(from),
             Request::GroupMembers { port } => access.show_group_members(*port, from)?,
             Request::Media => all(self.media.show()),
@@ -244,15 +255,18 @@ impl Management {
 impl Access<'_> {
     fn begin_capture(&mut self, id: AttachmentId, capture: CaptureRequest) -> Result<OwnedFd, Refusal> {
         if let Some(name) = &capture.bearer {
-            self.bearer_named(name).map_err(|_| {
-                Refusal::new(Errno::INVALID, format!("there is no bearer {name} (see `bearer list`)"))
-            })?;
+            self.bearer_named(name)
+                .map_err(|_| invalid(format!("there is no bearer {name} (see `bearer list`)")))?;
         }
         let system = |error: utipc_os::OsError| Refusal::new(Errno::NO_MEMORY, error.to_string());
         self.driver.captures.begin(id, capture).map_err(system)?.ok_or_else(|| {
             Refusal::new(Errno::BUSY, "the daemon has its maximum number of captures (end one of them)")
         })
     }
+}
+
+fn invalid(text: impl Into<String>) -> Refusal {
+    Refusal::new(Errno::INVALID, text)
 }
 
 /// Writes a part of a list; the position of the next part, if there may be more.
@@ -270,8 +284,8 @@ fn fill(answer: &mut ReplyWriter, part: Part) -> Option<u64> {
 }
 
 /// Whether the policy allows a process this request.
-fn permit(rules: &Rules, peer: &Peer, request: &Request) -> Result<(), Refusal> {
-    if !request.changes() || rules.may_manage(peer) {
+fn permit(policy: &Policy, peer: &Peer, request: &Request) -> Result<(), Refusal> {
+    if !request.changes() || policy.may_manage(peer, own_user()) {
         return Ok(());
     }
     let text = format!(

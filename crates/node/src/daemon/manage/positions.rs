@@ -12,7 +12,7 @@ const MAX_POSITIONS: usize = 16;
 
 /// The positions of all processes.
 #[derive(Debug, Default)]
-pub(in crate::daemon) struct Positions {
+pub(super) struct Positions {
     of: BTreeMap<AttachmentId, VecDeque<(u64, ListPosition)>>,
     last_number: u64,
     /// List entries visited for all requests.
@@ -42,7 +42,7 @@ impl Positions {
     }
 
     /// Forgets a process that is gone.
-    pub(in crate::daemon) fn forget(&mut self, id: AttachmentId) {
+    pub(super) fn forget(&mut self, id: AttachmentId) {
         self.of.remove(&id);
     }
 
@@ -52,7 +52,7 @@ impl Positions {
     }
 
     /// List entries visited so far.
-    pub(in crate::daemon) fn visited(&self) -> u64 {
+    pub(super) fn visited(&self) -> u64 {
         self.visited
     }
 }

@@ -12,8 +12,9 @@ use utipc_manage::{
     Connection, Contact, Domain, Down, Entry, Errno, Link, Monitor, MonitorPeer, Net, Node, Path, Process,
     Properties, Publication, Refusal, Socket, Stats, Wide,
 };
+use utipc_os::fdpass::own_user;
 
-use super::{Access, AttachmentId, LIST_ITEMS, Part, Positions, change};
+use super::{Access, AttachmentId, LIST_ITEMS, Part, Positions, change, invalid};
 use crate::observe::LinkEnd;
 
 /// Place of a peer's broadcast link among its links, which are at the numbers of their bearers.
@@ -47,12 +48,12 @@ impl Access<'_> {
 
     pub(super) fn process(&self, port: u32, endpoint: &Endpoint) -> Process {
         let stats = endpoint.stats();
-        let owner = self.sockets.owner(port);
+        let owner = self.holders.owner(port);
         let peer = owner.and_then(|owner| self.attachments.peer(owner));
         let program = owner.and_then(|owner| self.attachments.program(owner));
         Process {
             pid: peer.map_or(0, |peer| peer.pid),
-            uid: peer.map_or(self.rules.own_user(), |peer| peer.uid),
+            uid: peer.map_or_else(own_user, |peer| peer.uid),
             program: program.unwrap_or("utipcd").to_owned(),
             counters: [
                 stats.sent_messages,
@@ -77,7 +78,7 @@ impl Access<'_> {
         let stack = &self.driver.stack;
         if stack.endpoint(port).is_none() && stack.endpoints_from(port).next().is_none_or(|(p, _)| p != port)
         {
-            return Err(Refusal::new(Errno::INVALID, format!("there is no socket {port}")));
+            return Err(invalid(format!("there is no socket {port}")));
         }
         if from == u64::MAX {
             return Ok(Part::new());
@@ -108,7 +109,7 @@ impl Access<'_> {
             0 => None,
             _ => match positions.get(id, from) {
                 Some(at) => Some(at),
-                None => return Err(Refusal::new(Errno::INVALID, "the list was not continued in time")),
+                None => return Err(invalid("the list was not continued in time")),
             },
         };
         let number = positions.next_number();

@@ -1,317 +1,300 @@
-//! Sockets of processes and their holders.
+//! The sockets of processes: their endpoints in the node, their holders, their lanes and their descriptors. What one of
+//! these does reaches the others here.
 //!
-//! One holder, the *owner*, is charged with what the socket costs: its bindings and its descriptor. When the
-//! owner releases the socket, another process that holds it becomes its owner.
+//! | Question | File |
+//! |---|---|
+//! | What follows from a call of the lanes? | here |
+//! | What happens to sockets in which order of a turn? | `turn.rs` |
+//! | When does a process learn that a socket is ready? | `readiness.rs` |
+//! | Which descriptor does a program poll in place of a socket? | `polled.rs` |
+//! | How does a message enter the node, and leave it? | `transfer.rs` |
+//! | How do sockets, their bindings and their holders come and go? | `life.rs` |
 
-mod socket;
+mod life;
+mod polled;
+mod readiness;
+mod transfer;
+mod turn;
 
-use utipc_core::socket::Readiness;
-use utipc_os::many::{Index, Many};
+use std::collections::{BTreeMap, VecDeque};
 
-use super::attachments::AttachmentId;
-use super::inheritance::InheritanceId;
-use socket::{Sharer, Socket};
+use utipc_attach::{Failure, Reply};
+use utipc_core::quota::{Resource, UserId};
+use utipc_core::socket::Endpoint;
+use utipc_core::stack::Stack;
+use utipc_core::{Origin, SubscriberWork, Time};
+use utipc_lanes::daemon::{Context, Effect, Job as LaneJob, Lanes, Watch};
+use utipc_os::disposal::{Disposal, Reclaim};
+use utipc_os::fdpass::own_user;
+use utipc_os::reactor::{Interest, Waker};
 
-/// An attached process, or an inheritance, that keeps a socket open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder {
-    Process(AttachmentId),
-    /// Until the last copy of its descriptor is closed.
-    Inheritance(InheritanceId),
+use super::attachments::{AttachmentId, Attachments, Outgoing, Policy};
+use super::config::Limits;
+use super::descriptors::Descriptors;
+use super::holders::Holders;
+use super::inheritance::Orphans;
+use super::manage::Access;
+use super::quotas;
+use super::reactors::Reactors;
+use super::table::Replica;
+use super::token;
+use crate::driver::NodeDriver;
+
+pub(super) use transfer::Sent;
+
+/// The reply to a request.
+pub(super) type Done = Result<Reply, Failure>;
+
+/// A job of a user: a bounded step of work of its sockets.
+#[derive(Debug)]
+pub(super) enum SocketJob {
+    /// Continue with its lanes.
+    Lanes(LaneJob),
+    /// Hang up descriptors that have waited for the user's events.
+    HangUp,
+    /// Collect receivers of multicasts of its socket, or of another node, or make copies for them.
+    Spread(Origin),
+    /// Continue with work of the topology server.
+    Subscriber(SubscriberWork),
 }
 
-/// The sockets of one process.
-#[derive(Debug, Default)]
-struct Held {
-    ports: Many<u32>,
-    /// Bindings of the sockets that it owns.
-    bindings: usize,
-    /// Descriptors of the sockets that it owns.
-    descriptors: usize,
+/// Watches descriptors for the lanes.
+#[derive(Debug)]
+struct Watcher<'a> {
+    reactors: &'a mut Reactors,
+    attachments: &'a Attachments,
 }
 
-/// The holders of a socket after one of them has released it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Release {
-    /// The socket does not exist.
-    Unknown,
-    /// Other processes still hold the socket.
-    Shared,
-    /// This process is now the only holder of the socket.
-    Sole(AttachmentId),
-    /// The process was the last holder. The socket stays until the caller removes it or removes its owner.
-    Last,
+impl Watch for Watcher<'_> {
+    fn watch(&mut self, process: u32, waker: &Waker, token: u64) -> Option<UserId> {
+        let user = UserId(self.attachments.peer(process)?.uid);
+        self.reactors.watch(user, waker, (token, Interest::Waker)).ok().map(|()| user)
+    }
+
+    fn unwatch(&mut self, user: UserId, waker: &Waker) {
+        self.reactors.unwatch(user, waker);
+    }
 }
 
-/// All sockets of processes, by port.
-#[derive(Debug, Default)]
+/// The refusal of a request for which the system or the node has no room.
+fn limit(error: impl ToString) -> Failure {
+    Failure::Limit(error.to_string())
+}
+
+/// Makes the node apply limits.
+fn apply(limits: &Limits, stack: &mut Stack) {
+    stack.set_binding_limit(limits.bindings);
+    stack.ledger_mut().set_quotas(quotas::quotas(limits, own_user()));
+}
+
+/// The node, and the sockets that it has for processes; see the module.
 pub(super) struct Sockets {
-    sockets: Index<u32, Socket>,
-    processes: Index<AttachmentId, Held>,
+    /// The time of this turn.
+    now: Time,
+    driver: NodeDriver,
+    reactors: Reactors,
+    limits: Limits,
+    attachments: Attachments,
+    holders: Holders,
+    lanes: Lanes,
+    descriptors: Descriptors,
+    orphans: Orphans,
+    replica: Replica,
+    /// Effects of the lanes; empty between two calls of them.
+    effects: Vec<Effect>,
+    /// Frees memory that processes have shared.
+    reclaim: Reclaim,
+    /// Jobs that have come up, with their users.
+    due: VecDeque<(UserId, SocketJob)>,
+    /// Sockets that no process reaches and whose lanes have not ended yet: their bindings still exist.
+    ending: usize,
+    /// By socket: the attachment that waits until the receivers of its multicast are known, and the number of bytes
+    /// that it has sent.
+    collecting: BTreeMap<u32, (AttachmentId, u32)>,
 }
 
 impl Sockets {
-    /// Gives back memory of one of the [`PARTS`](utipc_os::many::PARTS) of tables that many entries have left.
-    pub(super) fn shrink(&mut self, part: usize) {
-        self.sockets.shrink(part);
-        self.processes.shrink(part);
-    }
-
-    /// Adds a process that has attached.
-    pub(super) fn add_process(&mut self, id: AttachmentId) {
-        self.processes.insert(id, Held::default());
-    }
-
-    /// Removes a process that is gone; the caller releases the sockets that it held.
-    pub(super) fn remove_process(&mut self, id: AttachmentId) -> Many<u32> {
-        self.processes.remove(&id).map(|held| held.ports).unwrap_or_default()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.sockets.len()
-    }
-
-    pub(super) fn contains(&self, port: u32) -> bool {
-        self.sockets.contains(&port)
-    }
-
-    /// The process that owns a socket; `None` if only inheritances hold it, or nothing.
-    pub(super) fn owner(&self, port: u32) -> Option<AttachmentId> {
-        self.sockets.get(&port).and_then(|socket| socket.owner)
-    }
-
-    pub(super) fn is_held_by(&self, port: u32, id: AttachmentId) -> bool {
-        self.sockets.get(&port).is_some_and(|socket| socket.is_held_by(id))
-    }
-
-    /// Whether the owner is the only holder.
-    pub(super) fn is_sole(&self, port: u32) -> bool {
-        self.sockets.get(&port).is_some_and(|socket| socket.sharers.is_empty())
-    }
-
-    /// Whether nothing holds a socket.
-    pub(super) fn is_orphaned(&self, port: u32) -> bool {
-        self.sockets.get(&port).is_some_and(|socket| socket.owner.is_none() && socket.sharers.is_empty())
-    }
-
-    /// Some sockets that a process holds with numbers after `after`, in order.
-    pub(super) fn ports_after(&self, id: AttachmentId, after: u32, most: usize) -> Vec<u32> {
-        self.processes.get(&id).map_or_else(Vec::new, |held| held.ports.some_after(Some(after), most))
-    }
-
-    /// Bindings of a socket.
-    pub(super) fn bindings(&self, port: u32) -> usize {
-        self.sockets.get(&port).map_or(0, |socket| socket.bindings)
-    }
-
-    /// Whether this holder is the only one.
-    pub(super) fn is_last(&self, port: u32, holder: Holder) -> bool {
-        let is_owner = |socket: &Socket| socket.owner.map(Holder::Process) == Some(holder);
-        self.sockets.get(&port).is_some_and(|socket| match &*socket.sharers {
-            [] => is_owner(socket),
-            [sharer] => socket.owner.is_none() && sharer.holder == holder,
-            _ => false,
-        })
-    }
-
-    /// Number of sockets that a process holds.
-    pub(super) fn count_of(&self, id: AttachmentId) -> usize {
-        self.processes.get(&id).map_or(0, |held| held.ports.len())
-    }
-
-    /// Bindings that a process is charged with.
-    pub(super) fn bindings_of(&self, id: AttachmentId) -> usize {
-        self.processes.get(&id).map_or(0, |held| held.bindings)
-    }
-
-    /// Descriptors that a process is charged with.
-    pub(super) fn descriptors_of(&self, id: AttachmentId) -> usize {
-        self.processes.get(&id).map_or(0, |held| held.descriptors)
-    }
-
-    /// Adds a new socket that this process owns.
-    pub(super) fn add(&mut self, port: u32, owner: AttachmentId, seen: Readiness) {
-        if let Some(held) = self.processes.get_mut(&owner) {
-            held.ports.insert(port, ());
-            self.sockets.insert(port, Socket::new(owner, seen));
+    pub(super) fn new(
+        mut driver: NodeDriver,
+        reactors: Reactors,
+        limits: Limits,
+        disposal: &Disposal,
+    ) -> Self {
+        apply(&limits, &mut driver.stack);
+        let replica = Replica::new(&mut driver.stack);
+        driver.stack.watch_groups();
+        Self {
+            now: Time::ZERO,
+            driver,
+            reactors,
+            limits,
+            attachments: Attachments::new(disposal.clone()),
+            holders: Holders::default(),
+            lanes: Lanes::new(token::LANES),
+            descriptors: Descriptors::new(disposal.clone()),
+            orphans: Orphans::default(),
+            replica,
+            effects: Vec::new(),
+            reclaim: Reclaim::default(),
+            due: VecDeque::new(),
+            ending: 0,
+            collecting: BTreeMap::new(),
         }
     }
 
-    /// Removes a socket that has ended, from all its holders.
-    pub(super) fn remove(&mut self, port: u32) {
-        self.disown(port);
-        let Some(socket) = self.sockets.remove(&port) else { return };
-        for id in socket.sharers.iter().filter_map(Sharer::process) {
-            if let Some(held) = self.processes.get_mut(&id) {
-                held.ports.remove(&port);
+    /// The time of this turn.
+    pub(super) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Sets the time, at the beginning of a turn and before the wait at its end.
+    pub(super) fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// Replaces the limits, for later requests.
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        apply(&limits, &mut self.driver.stack);
+    }
+
+    pub(super) fn driver_mut(&mut self) -> &mut NodeDriver {
+        &mut self.driver
+    }
+
+    pub(super) fn stack(&self) -> &Stack {
+        &self.driver.stack
+    }
+
+    pub(super) fn stack_mut(&mut self) -> &mut Stack {
+        &mut self.driver.stack
+    }
+
+    pub(super) fn holders(&self) -> &Holders {
+        &self.holders
+    }
+
+    pub(super) fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    pub(super) fn attachments(&self) -> &Attachments {
+        &self.attachments
+    }
+
+    pub(super) fn attachments_mut(&mut self) -> &mut Attachments {
+        &mut self.attachments
+    }
+
+    pub(super) fn reactors_mut(&mut self) -> &mut Reactors {
+        &mut self.reactors
+    }
+
+    /// What a management request may touch.
+    pub(super) fn access<'a>(&'a mut self, policy: &'a Policy, counters: Option<Vec<u8>>) -> Access<'a> {
+        Access {
+            now: self.now,
+            driver: &mut self.driver,
+            reactor: &self.reactors.main,
+            policy,
+            holders: &self.holders,
+            attachments: &self.attachments,
+            lanes: &self.lanes,
+            counters,
+        }
+    }
+
+    pub(super) fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// The endpoint of a socket; `gone` if it has ended.
+    pub(super) fn endpoint(&self, port: u32, gone: Failure) -> Result<&Endpoint, Failure> {
+        self.driver.stack.endpoint(port).ok_or(gone)
+    }
+
+    /// Queues a reply, which leaves at the end of the turn.
+    pub(super) fn reply(&mut self, to: AttachmentId, reply: Done) {
+        self.attachments.reply(Outgoing::new(to, reply.unwrap_or_else(Reply::Failed)));
+    }
+
+    /// The user of a process, to whom what it creates is charged.
+    pub(super) fn user(&self, id: AttachmentId) -> Result<UserId, Failure> {
+        self.attachments.peer(id).map(|peer| UserId(peer.uid)).ok_or(Failure::State)
+    }
+
+    /// The user who owns a socket.
+    pub(super) fn owner_of(&self, port: u32) -> UserId {
+        self.driver.stack.user_of(port).unwrap_or_else(|| UserId(own_user()))
+    }
+
+    /// Checks that a user may use more of a resource.
+    pub(super) fn check_quota(
+        &mut self,
+        user: UserId,
+        resource: Resource,
+        amount: u64,
+    ) -> Result<(), Failure> {
+        let ledger = self.driver.stack.ledger_mut();
+        ledger.check(user, resource, amount).map_err(|exceeded| quotas::refuse(ledger, exceeded))
+    }
+
+    /// Runs a call of the lanes and executes its effects.
+    pub(super) fn with_lanes<T>(&mut self, call: impl FnOnce(&mut Lanes, &mut Context<'_>) -> T) -> T {
+        let Self { now, lanes, driver, reactors, attachments, effects, .. } = self;
+        let watch = &mut Watcher { reactors, attachments };
+        let result = call(lanes, &mut Context { now: *now, stack: &mut driver.stack, watch, effects });
+        if !self.effects.is_empty() {
+            self.execute_effects();
+        }
+        result
+    }
+
+    fn execute_effects(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Notify { to, notice, descriptor } => {
+                    self.attachments.notify(to, notice);
+                    if let Some((port, end)) = descriptor {
+                        self.report_lane(port, end);
+                    }
+                }
+                Effect::Readable(port) => self.descriptors.set_readable(port),
+                Effect::Writable(port) => self.descriptors.set_writable(port),
+                Effect::Run(user, job) => {
+                    let user = user.unwrap_or_else(|| UserId(own_user()));
+                    self.due.push_back((user, SocketJob::Lanes(job)));
+                }
+                Effect::Free(memory) => self.reclaim.drop_later(memory),
+                Effect::Warn(text) => tracing::warn!("{text}"),
             }
         }
+        self.effects = effects;
     }
 
-    /// Takes a socket from its owner; it has none then.
-    pub(super) fn disown(&mut self, port: u32) {
-        let Some(socket) = self.sockets.get_mut(&port) else { return };
-        let Some(held) = socket.owner.take().and_then(|owner| self.processes.get_mut(&owner)) else { return };
-        held.bindings -= socket.bindings;
-        held.descriptors -= usize::from(socket.has_descriptor);
-        held.ports.remove(&port);
+    /// The next job that has come up, and its user.
+    pub(super) fn next_job(&mut self) -> Option<(UserId, SocketJob)> {
+        let Self { due, descriptors, driver, .. } = self;
+        due.pop_front()
+            .or_else(|| descriptors.next_waiting().map(|user| (user, SocketJob::HangUp)))
+            .or_else(|| driver.stack.take_spread().map(|(origin, user)| (user, SocketJob::Spread(origin))))
+            .or_else(|| {
+                driver.stack.take_subscriber().map(|(user, work)| (user, SocketJob::Subscriber(work)))
+            })
     }
 
-    /// Makes a process the owner of a socket that has none.
-    fn own(&mut self, port: u32, id: AttachmentId, noted: bool) {
-        let Some(socket) = self.sockets.get_mut(&port) else { return };
-        (socket.owner, socket.noted) = (Some(id), noted);
-        if let Some(held) = self.processes.get_mut(&id) {
-            held.bindings += socket.bindings;
-            held.descriptors += usize::from(socket.has_descriptor);
-            held.ports.insert(port, ());
-        }
-    }
-
-    /// Adds a holder; it becomes the owner if no process was. True if another one owns it.
-    pub(super) fn join(&mut self, port: u32, id: AttachmentId) -> bool {
-        match self.sockets.get_mut(&port) {
-            Some(socket) if socket.owner.is_none() => {
-                self.own(port, id, false);
+    /// Does a job; returns it if there is more to do.
+    pub(super) fn run(&mut self, user: UserId, job: SocketJob) -> Option<SocketJob> {
+        let has_more = match job {
+            SocketJob::Lanes(job) => {
+                self.with_lanes(|lanes, context| lanes.run(context, job));
                 false
             }
-            Some(socket) => {
-                socket.sharers.push(Sharer::new(Holder::Process(id)));
-                if let Some(held) = self.processes.get_mut(&id) {
-                    held.ports.insert(port, ());
-                }
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// An inheritance holds a socket too.
-    pub(super) fn add_inheritance(&mut self, port: u32, id: InheritanceId) {
-        if let Some(socket) = self.sockets.get_mut(&port) {
-            socket.sharers.push(Sharer::new(Holder::Inheritance(id)));
-        }
-    }
-
-    /// Releases a socket for one holder.
-    pub(super) fn release(&mut self, port: u32, holder: Holder) -> Release {
-        let Some(socket) = self.sockets.get_mut(&port) else { return Release::Unknown };
-        if socket.owner.map(Holder::Process) != Some(holder) {
-            let before = socket.sharers.len();
-            socket.sharers.retain(|sharer| sharer.holder != holder);
-            if before == socket.sharers.len() {
-                // This holder has released it before.
-                return Release::Shared;
-            }
-            if socket.sharers.len() < socket.sharers.capacity() / 4 {
-                socket.sharers.shrink_to_fit();
-            }
-        } else if socket.sharers.is_empty() {
-            return Release::Last;
-        } else {
-            let successor = socket.take_successor();
-            self.disown(port);
-            if let Some((successor, noted)) = successor {
-                self.own(port, successor, noted);
-            }
-        }
-        if let Holder::Process(id) = holder
-            && let Some(held) = self.processes.get_mut(&id)
-        {
-            held.ports.remove(&port);
-        }
-        match self.sockets.get(&port) {
-            Some(socket) if !socket.sharers.is_empty() => Release::Shared,
-            Some(socket) => socket.owner.map_or(Release::Last, Release::Sole),
-            None => Release::Unknown,
-        }
-    }
-
-    /// Charges the owner with one more binding of its socket.
-    pub(super) fn add_binding(&mut self, port: u32) {
-        let Some(socket) = self.sockets.get_mut(&port) else { return };
-        socket.bindings += 1;
-        if let Some(held) = socket.owner.and_then(|owner| self.processes.get_mut(&owner)) {
-            held.bindings += 1;
-        }
-    }
-
-    /// The counterpart of [`Self::add_binding`], for one binding or for all of a socket.
-    pub(super) fn remove_bindings(&mut self, port: u32, all: bool) {
-        let Some(socket) = self.sockets.get_mut(&port) else { return };
-        let gone = if all { socket.bindings } else { socket.bindings.min(1) };
-        socket.bindings -= gone;
-        if let Some(held) = socket.owner.and_then(|owner| self.processes.get_mut(&owner)) {
-            held.bindings -= gone;
-        }
-    }
-
-    /// Charges the owner with a descriptor of its socket, or no longer.
-    pub(super) fn set_descriptor(&mut self, port: u32, present: bool) {
-        let Some(socket) = self.sockets.get_mut(&port) else { return };
-        let before = std::mem::replace(&mut socket.has_descriptor, present);
-        if let Some(held) = socket.owner.and_then(|owner| self.processes.get_mut(&owner)) {
-            held.descriptors = held.descriptors + usize::from(present) - usize::from(before);
-        }
-    }
-
-    /// Sets the readiness of a socket that its processes know.
-    pub(super) fn set_seen(&mut self, port: u32, seen: Readiness) {
-        self.change_seen(port, |known| *known = seen);
-    }
-
-    /// Notes that a receive found nothing: its process waits for a message.
-    pub(super) fn wants_to_read(&mut self, port: u32) {
-        self.change_seen(port, |seen| seen.readable = false);
-    }
-
-    /// Notes that a send found no room: its process waits for room.
-    pub(super) fn wants_to_write(&mut self, port: u32) {
-        self.change_seen(port, |seen| seen.writable = false);
-    }
-
-    fn change_seen(&mut self, port: u32, change: impl FnOnce(&mut Readiness)) {
-        if let Some(socket) = self.sockets.get_mut(&port) {
-            change(&mut socket.seen);
-        }
-    }
-
-    /// Notes that a process waits for more than is there: each further change causes a notice.
-    pub(super) fn watch(&mut self, port: u32) {
-        if let Some(socket) = self.sockets.get_mut(&port) {
-            socket.watched = true;
-        }
-    }
-
-    /// Updates the known readiness of a socket. Returns the processes that want a notice, each with its mark that a
-    /// notice waits, which the caller sets. `by_lane`: whether its process sends, and receives, by lanes, which report
-    /// their own readiness.
-    pub(super) fn update(
-        &mut self,
-        port: u32,
-        mut now: Readiness,
-        by_lane: (bool, bool),
-    ) -> impl Iterator<Item = (AttachmentId, &mut bool)> {
-        let socket = self.sockets.get_mut(&port).and_then(|socket| {
-            let (sends, receives) = by_lane;
-            if sends {
-                now.writable = socket.seen.writable;
-            }
-            if receives {
-                now.readable = socket.seen.readable;
-            }
-            let report = socket.watched && !receives || socket::has_grown(socket.seen, now);
-            socket.seen = now;
-            report.then_some(socket)
-        });
-        socket.into_iter().flat_map(Socket::processes_mut)
-    }
-
-    /// Clears the mark that a notice about a socket waits for this process; returns whether it was set.
-    pub(super) fn take_noted(&mut self, port: u32, id: AttachmentId) -> bool {
-        self.sockets.get_mut(&port).is_some_and(|socket| socket.take_noted(id))
+            SocketJob::HangUp => self.hang_up_some(user),
+            SocketJob::Spread(origin) => self.continue_spread(origin),
+            SocketJob::Subscriber(work) => self.driver.stack.continue_subscriber(self.now, work),
+        };
+        has_more.then_some(job)
     }
 }
-
-#[cfg(test)]
-mod tests;

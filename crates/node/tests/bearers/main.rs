@@ -3,17 +3,11 @@
 //! A bearer that this machine cannot open is reported as skipped, with the reason, on standard error, which the test
 //! runner does not capture.
 
-#[path = "bearers/conformance.rs"]
 mod conformance;
-#[path = "bearers/fixtures.rs"]
 mod fixtures;
-#[path = "bearers/host.rs"]
 mod host;
-#[path = "bearers/middleware.rs"]
 mod middleware;
-#[path = "bearers/recording.rs"]
 mod recording;
-#[path = "bearers/udp.rs"]
 mod udp;
 
 /// Instantiates the suite for a fixture: a function that returns bearers of one medium.

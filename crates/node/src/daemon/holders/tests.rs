@@ -5,8 +5,8 @@ use super::*;
 const SEEN: Readiness = Readiness { readable: false, writable: true, read_closed: false, hung_up: false };
 const PORT: u32 = 77;
 
-fn sockets(processes: u32) -> Sockets {
-    let mut sockets = Sockets::default();
+fn sockets(processes: u32) -> Holders {
+    let mut sockets = Holders::default();
     (1..=processes).for_each(|id| sockets.add_process(id));
     sockets.add(PORT, 1, SEEN);
     sockets
@@ -66,7 +66,7 @@ fn second_release_by_the_same_holder_changes_nothing() {
 fn processes_are_notified_when_the_readiness_of_a_socket_grows() {
     let mut sockets = sockets(2);
     sockets.join(PORT, 2);
-    let update = |sockets: &mut Sockets, now, by_lane| -> Vec<u32> {
+    let update = |sockets: &mut Holders, now, by_lane| -> Vec<u32> {
         sockets
             .update(PORT, now, by_lane)
             .map(|(id, noted)| {
@@ -94,15 +94,15 @@ impl Choices {
     }
 }
 
-/// Releases a socket as the dispatcher does: the last holder ends or orphans it.
-fn release(sockets: &mut Sockets, port: u32, holder: Holder, orphans: bool) {
+/// Releases a socket as the daemon does: the last holder ends or orphans it.
+fn release(sockets: &mut Holders, port: u32, holder: Holder, orphans: bool) {
     if sockets.release(port, holder) == Release::Last {
         if orphans { sockets.disown(port) } else { sockets.remove(port) }
     }
 }
 
 /// One operation that a process may cause, in whatever state the sockets are.
-fn act(sockets: &mut Sockets, choices: &mut Choices) {
+fn act(sockets: &mut Holders, choices: &mut Choices) {
     let (port, id, inheritance) = (1 + choices.below(4), 1 + choices.below(3), choices.below(2));
     let other = choices.below(2) == 0;
     match choices.below(9) {

@@ -2,7 +2,7 @@
 
 /// The thread that drives the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drive {
+pub(super) enum Drive {
     /// No thread: the supervisor checks every few milliseconds whether it must drive.
     Undriven,
     /// A thread that waits in a call, in its event loop.
@@ -15,7 +15,7 @@ pub(crate) enum Drive {
 
 /// An event that changes which thread drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DriveEvent {
+pub(super) enum DriveEvent {
     /// A call that has to wait begins to drive.
     CallerBegins,
     /// The driving call is about to wait on the express path with this index.
@@ -35,7 +35,7 @@ pub(crate) enum DriveEvent {
 impl Drive {
     /// The state after an event; an event that does not concern a state leaves it as it is.
     #[must_use]
-    pub(crate) const fn next(self, event: DriveEvent) -> Self {
+    pub(super) const fn next(self, event: DriveEvent) -> Self {
         match (self, event) {
             (Self::Undriven | Self::Supervisor, DriveEvent::CallerBegins)
             | (Self::Express(_), DriveEvent::CallerReturns) => Self::Caller,
@@ -48,19 +48,19 @@ impl Drive {
     }
 
     /// A call drives.
-    pub(crate) const fn is_by_caller(self) -> bool {
+    pub(super) const fn is_by_caller(self) -> bool {
         matches!(self, Self::Caller | Self::Express(_))
     }
 
     /// A call waiting on an express path is driving.
-    pub(crate) const fn is_express(self) -> bool {
+    pub(super) const fn is_express(self) -> bool {
         matches!(self, Self::Express(_))
     }
 }
 
 /// State of the supervisor while it does not drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Supervision {
+pub(super) enum Supervision {
     /// The supervisor checks at intervals whether it must drive.
     Working,
     /// The supervisor sleeps until a call wakes it.
@@ -71,7 +71,7 @@ pub(crate) enum Supervision {
 
 impl Supervision {
     /// Whether the supervisor sleeps until it is woken.
-    pub(crate) const fn is_asleep(self) -> bool {
+    pub(super) const fn is_asleep(self) -> bool {
         matches!(self, Self::Asleep | Self::WatchingOthers)
     }
 }

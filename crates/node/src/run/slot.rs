@@ -10,12 +10,12 @@ use utipc_os::pollable::{Level, Pollable};
 /// The slot of a socket: its waiting threads, and the descriptor that an application may poll.
 #[derive(Debug, Default)]
 pub struct Slot {
-    pub(crate) ready: Condvar,
+    pub(super) ready: Condvar,
     /// Threads that wait, by [`Want`], the driving one among them; changed under the driver's lock.
     waiting: [AtomicU32; 3],
     /// The number of waiting threads that sleep; a wake-up costs a system call even if none does.
     sleepers: AtomicU32,
-    pub(crate) pollable: OnceLock<Pollable>,
+    pub(super) pollable: OnceLock<Pollable>,
 }
 
 /// The condition that a call waits for on its socket.
@@ -30,19 +30,19 @@ pub enum Want {
 }
 
 impl Slot {
-    pub(crate) fn enter(&self, want: Want) {
+    pub(super) fn enter(&self, want: Want) {
         self.waiting[want as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn leave(&self, want: Want) {
+    pub(super) fn leave(&self, want: Want) {
         self.waiting[want as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn begin_sleep(&self) {
+    pub(super) fn begin_sleep(&self) {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn end_sleep(&self) {
+    pub(super) fn end_sleep(&self) {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
