@@ -54,7 +54,6 @@ impl Shared {
             plain_len,
             sequence_field,
             sequence_at: template.and_then(Template::sequence_at).unwrap_or(3),
-            options,
             sequence_mark: [hi, lo, 4],
             start: mdist::net::now(),
             stop: AtomicBool::new(false),
