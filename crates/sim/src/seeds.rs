@@ -40,7 +40,8 @@ pub fn run_all<R>(
 
 /// Parses a list with commas, as an option has it.
 ///
-/// # Errors The first word that is not a value.
+/// # Errors
+/// The first word that is not a value.
 pub fn list<T: FromStr>(words: &str) -> Result<Vec<T>, T::Err> {
     words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::parse).collect()
 }
