@@ -27,7 +27,8 @@ const TARGETS: [&str; 3] = ["utipc", "mdist", "rssl"];
 
 /// The filter that a text describes: a level, or a list such as `utipc_node=debug,info`.
 ///
-/// # Errors A part is not a level; with cause and remedy. `Targets` alone takes an unknown level for a target.
+/// # Errors
+/// A part is not a level; with cause and remedy. `Targets` alone takes an unknown level for a target.
 pub fn filter(text: &str) -> Result<Targets, String> {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     for part in &parts {
@@ -91,14 +92,12 @@ pub fn start_with(filter: impl Layer<Registry> + Send + Sync) {
 }
 
 /// Whether lines on standard error have colours.
-#[must_use]
-pub fn is_coloured() -> bool {
+fn is_coloured() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && std::io::stderr().is_terminal()
 }
 
 /// Whether standard error is the stream to the journal that `JOURNAL_STREAM` names (sd-daemon).
-#[must_use]
-pub fn is_journal() -> bool {
+fn is_journal() -> bool {
     let named = std::env::var("JOURNAL_STREAM").ok();
     let stream = named.as_deref().and_then(|text| text.split_once(':'));
     let Ok(found) = std::fs::metadata("/proc/self/fd/2") else { return false };

@@ -227,7 +227,8 @@ impl Channel {
 
     /// Connects to the process at `path`.
     ///
-    /// # Errors `NotFound` and `ConnectionRefused` mean that no process listens there, `WouldBlock` that the one that
+    /// # Errors
+    /// `NotFound` and `ConnectionRefused` mean that no process listens there, `WouldBlock` that the one that
     /// listens does not accept in time.
     pub fn connect(path: &Path) -> Result<Channel> {
         Self::connect_with(path, SocketFlags::empty())

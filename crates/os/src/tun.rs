@@ -24,7 +24,8 @@ impl Tun {
     /// Makes the interface `name` (at most 15 bytes) in the network namespace of this thread. It is down, and has no
     /// address.
     ///
-    /// # Errors Not permitted, or the interface exists.
+    /// # Errors
+    /// Not permitted, or the interface exists.
     pub fn make(name: &str) -> Result<Self> {
         let failed = |cause: io::Error| {
             OsError::new("make TUN device", name, cause).with_remedy("it needs root and the module tun")

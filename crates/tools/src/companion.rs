@@ -37,10 +37,5 @@ pub fn remedy(name: &str, folder: &str) -> Result<String> {
     if !build.join(".fingerprint").is_dir() {
         return Ok(format!("install the package {name}, or in a source tree: cargo install --path {folder}"));
     }
-    let profile = match build.file_name().and_then(|folder| folder.to_str()) {
-        Some("release") => " --release",
-        Some("dist") => " --profile dist",
-        _ => "",
-    };
-    Ok(format!("cargo build{profile} -p {name}"))
+    Ok(format!("cargo build{} -p {name}", utipc_cli::build_options(&own)))
 }

@@ -18,7 +18,8 @@ const NOBODY: u32 = 0xffff_fff1;
 
 /// Waits until `to` has received everything that the socket with the number `port` has sent to it.
 ///
-/// # Errors The node does not reply, or no socket can be opened.
+/// # Errors
+/// The node does not reply, or no socket can be opened.
 pub fn wait(node: &Node, port: u32, to: NodeAddr) -> Result<()> {
     if to == node.address() || to.is_none() {
         return Ok(());

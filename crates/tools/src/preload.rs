@@ -26,7 +26,8 @@ const CPG: Library = Library {
 
 /// The value of LD_PRELOAD, for the library that is `given` or installed.
 ///
-/// # Errors The library is missing, or its path cannot be expressed.
+/// # Errors
+/// The library is missing, or its path cannot be expressed.
 pub fn shim(given: Option<&Path>) -> Result<String> {
     preloaded(&library(given)?)
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, LIMIT, on_each_engine, pair};
+use common::{Engine, LIMIT, echo, on_each_engine, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc::{Connection, LinkProperty, Scope, ServiceAddress, SocketKind};
 
@@ -62,12 +62,7 @@ fn threads_waiting_on_one_node_get_their_own_messages(engine: Engine) {
             let service = ServiceAddress::new(3000, instance);
             let server = blue.rdm().unwrap();
             server.bind(service, Scope::Cluster).unwrap();
-            scope.spawn(move || {
-                for _ in 0..ROUNDS {
-                    let request = server.receive().unwrap();
-                    server.send_to(&request.data, request.source).unwrap();
-                }
-            });
+            scope.spawn(move || echo(&server, ROUNDS));
             let (red, done) = (&red, &done);
             scope.spawn(move || {
                 red.wait_for_service(service, LIMIT).unwrap();

@@ -8,11 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{Engine, Home, LIMIT, TestNode, alone, pair};
-use utipc::{ErrorCode, Node, NodeAddr, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
-use utipc_core::config::StackConfig;
-use utipc_node::NodeConfig;
-use utipc_node::daemon::{Daemon, DaemonConfig};
+use common::{Engine, Home, LIMIT, TestNode, alone, pair, start_daemon};
+use utipc::{ErrorCode, Node, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(9000, 1);
 const RANGE: ServiceRange = ServiceRange::new(9000, 0, 99);
@@ -98,20 +95,12 @@ fn process() {
             }
         }
         "daemon" => {
-            let _daemon = start(Path::new(&socket), |_| {});
+            let _daemon = start_daemon(Path::new(&socket), |_| {});
             print("ready");
             input.next();
         }
         other => panic!("{other}"),
     }
-}
-
-fn start(socket: &Path, change: impl FnOnce(&mut DaemonConfig)) -> Daemon {
-    let stack = StackConfig { address: Some(NodeAddr(5)), ..StackConfig::default() };
-    let node = NodeConfig { stack, ..NodeConfig::default() };
-    let mut config = DaemonConfig { node, socket: socket.to_owned(), ..DaemonConfig::default() };
-    change(&mut config);
-    Daemon::start(config).unwrap()
 }
 
 /// A node with two attachments, like those of two processes.
@@ -432,7 +421,7 @@ fn killed_daemon_fails_every_lookup_and_send() {
         assert!(matches!(error, utipc::Error::DaemonDied { .. }), "{error}");
     }
     assert!(client.send_to(b"x", RANGE).is_err());
-    let _next = start(&path, |_| {});
+    let _next = start_daemon(&path, |_| {});
     let again = server(&node, SERVICE);
     node.rdm().unwrap().send_to(b"again", SERVICE).unwrap();
     assert_eq!(again.receive().unwrap().data, b"again");
@@ -443,7 +432,7 @@ fn lookups_continue_while_the_table_grows() {
     const MANY: u32 = 140_000;
     let home = Home::new();
     let path = home.0.join("d.sock");
-    let daemon = start(&path, |config| config.limits.bindings = 200_000);
+    let daemon = start_daemon(&path, |config| config.limits.bindings = 200_000);
     let attach = || Node::builder().daemon_at(&path).start().unwrap();
     let (red, blue) = (attach(), attach());
     let server = server(&red, SERVICE);

@@ -101,9 +101,8 @@ exec chroot . "$@""#;
 pub(crate) fn package(args: &[String]) -> Result<()> {
     let has = |option: &str| args.iter().any(|arg| arg == option);
     if !has("--no-build") {
-        let (profile, folder) =
-            if has("--debug") { (Profile::Dev, "debug") } else { (Profile::Dist, "dist") };
-        install::link_cpg(&target().join(folder), profile)?;
+        let profile = if has("--debug") { Profile::Dev } else { Profile::Dist };
+        install::link_cpg(&profile.folder(), profile)?;
     }
     let mut command = cargo("run --quiet --manifest-path packaging/builder/Cargo.toml --target-dir");
     command.arg(target().join("package-builder")).args(["--", "--root"]).arg(root()).args(args);

@@ -37,21 +37,30 @@ impl Profile {
         if debug { Self::Dev } else { Self::Release }
     }
 
+    /// The folder of its programs.
+    pub(crate) fn folder(self) -> PathBuf {
+        target().join(match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+            Self::Dist => "dist",
+        })
+    }
+
     /// Builds with these further words of `cargo build`; returns the folder of the programs.
     pub(crate) fn build(self, words: &str) -> Result<PathBuf> {
-        let (name, folder) = match self {
-            Self::Dev => ("dev", "debug"),
-            Self::Release => ("release", "release"),
-            Self::Dist => ("dist", "dist"),
+        let name = match self {
+            Self::Dev => "dev",
+            Self::Release => "release",
+            Self::Dist => "dist",
         };
         build(&format!("--profile {name} {words}"))?;
-        Ok(target().join(folder))
+        Ok(self.folder())
     }
 }
 
 /// A program of the development build.
 pub(crate) fn built(program: &str) -> PathBuf {
-    target().join("debug").join(program)
+    Profile::Dev.folder().join(program)
 }
 
 /// The cargo that runs this program, with these words, in the project's folder.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use utipc_bench_kit::daemon::Daemon;
 use utipc_bench_kit::{place, process};
+use utipc_cli::build_options;
 use utipc_netns::{Cable, Namespace};
 
 /// The path between the distributor and the server.
@@ -144,19 +145,11 @@ pub(super) fn no_namespaces() -> Option<String> {
 /// and so build other programs.
 const PACKAGES: [&str; 2] = ["-p mdist -p mdist-load --bins", "-p utipc-tools --bin utipcd"];
 
-/// The profile with which this program is built: the name of its folder in cargo's target folder.
-fn profile(own: &Path) -> &str {
-    match own.parent().and_then(Path::file_name).and_then(|folder| folder.to_str()) {
-        Some("debug") | None => "dev",
-        Some(profile) => profile,
-    }
-}
-
 /// The path of a program of this build.
 fn program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("find this program's own path")?;
     let path = own.with_file_name(name);
-    let build = format!("cargo build --profile {}", profile(&own));
+    let build = format!("cargo build{}", build_options(&own));
     let [first, second] = PACKAGES;
     ensure!(path.exists(), "{} is not built: {build} {first} && {build} {second}", path.display());
     Ok(path)
@@ -178,7 +171,7 @@ pub(super) fn build_programs() -> Result<()> {
         eprintln!("building: cargo build {packages}");
         let mut command = Command::new(&cargo);
         command.args(["build", "--quiet"]).args(packages.split(' ')).stdout(std::process::Stdio::null());
-        command.args(["--profile", profile(&own)]).current_dir(sources);
+        command.args(build_options(&own).split_whitespace()).current_dir(sources);
         if let Some(target) = own.parent().and_then(Path::parent) {
             command.arg("--target-dir").arg(target);
         }

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use utipc_attach::{
     Envelope, Failure, Greeting, Hello, Notice, ProcessCall, Refusal, Reply, Request, SocketCall, Welcome,
@@ -15,7 +15,7 @@ use utipc_core::StackConfig;
 use utipc_core::addr::{NodeAddr, Scope, ServiceRange};
 use utipc_core::socket::{Destination, Received, RecvOptions, SocketKind};
 use utipc_node::NodeConfig;
-use utipc_node::daemon::{Daemon, DaemonConfig};
+use utipc_node::daemon::{Daemon, DaemonConfig, DaemonCounters};
 use utipc_os::fdpass::{Channel, Got, Put};
 use utipc_os::shm::{Access, Memory, Segment};
 
@@ -81,6 +81,18 @@ impl Host {
     /// A client with lanes that belongs to another user.
     pub(crate) fn direct_client_of(&self, uid: u32) -> Option<Client> {
         as_user(uid, || Client::attach(&self.path, true))
+    }
+
+    /// Waits until the counters are as expected.
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&DaemonCounters) -> bool) -> DaemonCounters {
+        let begun = Instant::now();
+        loop {
+            let counters = self.daemon().counters();
+            if is_so(&counters) {
+                return counters;
+            }
+            assert!(begun.elapsed() < LIMIT, "{what}: {counters:?}");
+        }
     }
 
     /// Number of attachments that ended for a reason.

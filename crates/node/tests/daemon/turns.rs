@@ -3,7 +3,6 @@
 
 use std::io::IoSlice;
 use std::sync::{Arc, Barrier};
-use std::time::Instant;
 
 use utipc_attach::{Failure, ProcessCall, Reply, Request as Command, SocketCall, encode};
 use utipc_core::addr::ServiceRange;
@@ -11,10 +10,10 @@ use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::{Destination, SendError, SocketKind};
 use utipc_core::topology::{ByteOrder, EventKind, FOREVER, Filter, Subscription, TopologyEvent};
 use utipc_manage::{Header, Request, family};
-use utipc_node::daemon::{DaemonCounters, Limits};
+use utipc_node::daemon::Limits;
 use utipc_os::fdpass::{Channel, Put};
 
-use crate::client::{Client, Host, LIMIT};
+use crate::client::{Client, Host};
 
 /// More items of clean-up than one turn does: 0.5 ms.
 const RELEASE_ITEMS: u64 = 1024;
@@ -23,18 +22,6 @@ const MALLORY: u32 = 64_210;
 const BYSTANDER: u32 = 64_211;
 /// Maximum number of entries that one request for a list visits; as in `daemon::manage`.
 const LIST_ITEMS: u64 = 256;
-
-/// Waits until the counters are as expected.
-fn until(host: &Host, what: &str, is_so: impl Fn(&DaemonCounters) -> bool) -> DaemonCounters {
-    let begun = Instant::now();
-    loop {
-        let counters = host.daemon().counters();
-        if is_so(&counters) {
-            return counters;
-        }
-        assert!(begun.elapsed() < LIMIT, "{what}: {counters:?}");
-    }
-}
 
 /// Sends a request without waiting for its reply.
 fn push(client: &Client, request: &Command, payload: &[u8]) -> bool {
@@ -98,7 +85,7 @@ fn death_of_a_large_process_takes_several_turns() {
     }
     let before = host.daemon().counters().turns;
     drop(client);
-    let after = until(&host, "sockets of a dead process", |c| c.attached == 0 && c.sockets == 0).turns;
+    let after = host.until("sockets of a dead process", |c| c.attached == 0 && c.sockets == 0).turns;
     assert_eq!(bindings(&host), none);
     let items = u64::from(SOCKETS) * 2 + 3001;
     let cut = after.cut - before.cut;
@@ -122,7 +109,7 @@ fn death_with_unread_messages_takes_several_turns() {
     }
     let before = host.daemon().counters().turns;
     drop(client);
-    let after = until(&host, "sockets of a dead process", |c| c.attached == 0 && c.sockets == 0).turns;
+    let after = host.until("sockets of a dead process", |c| c.attached == 0 && c.sockets == 0).turns;
     let cut = after.cut - before.cut;
     assert!(cut >= SOCKETS / 10, "{cut} turns were cut");
 }
@@ -221,11 +208,11 @@ fn fork_of_a_large_process_takes_several_turns_and_is_charged_until_it_is_undone
         Ok(Reply::Number(SOCKETS))
     );
     drop(copy);
-    until(&host, "sockets of an inheritance", |_| memory(&host) == quiet);
+    host.until("sockets of an inheritance", |_| memory(&host) == quiet);
     drop(client);
-    assert_eq!(until(&host, "the parent", |c| c.attached == 1).sockets, SOCKETS as usize);
+    assert_eq!(host.until("the parent", |c| c.attached == 1).sockets, SOCKETS as usize);
     drop(child);
-    until(&host, "sockets of a dead process", |c| c.attached == 0 && c.sockets == 0);
+    host.until("sockets of a dead process", |c| c.attached == 0 && c.sockets == 0);
 }
 
 /// Forks whose descriptors are dropped at once cannot queue more clean-up than the user is charged for.
@@ -251,7 +238,7 @@ fn clean_up_of_dropped_forks_is_bounded_by_the_quota_of_memory() {
     }
     drop(client);
     let used = || host.daemon().with(move |stack, _| stack.ledger().used_by(user, Resource::Memory)).unwrap();
-    until(&host, "sockets of a dead process", |c| c.attached == 0 && c.sockets == 0 && used() == 0);
+    host.until("sockets of a dead process", |c| c.attached == 0 && c.sockets == 0 && used() == 0);
 }
 
 /// A multicast to many sockets of the node is copied in several steps, and the next message of its sender comes last.
@@ -320,7 +307,7 @@ fn change_reaches_many_subscriptions_in_the_turns_of_their_user() {
         client.wait(|client| client.send(port, None, &bytes).ok());
     }
     let subscriptions = || host.daemon().with(|stack, _| stack.topology_stats().subscriptions);
-    until(&host, "subscriptions", |_| subscriptions() == Some(SUBSCRIPTIONS as usize));
+    host.until("subscriptions", |_| subscriptions() == Some(SUBSCRIPTIONS as usize));
     let range = ServiceRange::new(1000, SUBSCRIPTIONS, SUBSCRIPTIONS);
     let socket = neighbour.server(SocketKind::Rdm, range);
     neighbour.call(&SocketCall::Close.on(socket)).unwrap();
@@ -332,7 +319,7 @@ fn change_reaches_many_subscriptions_in_the_turns_of_their_user() {
         }
     }
     client.call(&SocketCall::Close.on(port)).unwrap();
-    until(&host, "freed subscriptions", |_| subscriptions() == Some(0));
+    host.until("freed subscriptions", |_| subscriptions() == Some(0));
 }
 
 /// The send of a multicast with more bindings in its range than a step visits is answered when its receivers are known.

@@ -137,7 +137,8 @@ pub fn buffer(size: usize) -> Option<Vec<u8>> {
 
 /// Moves bytes to the memory of an owner, who may get at most `growth` bytes more from the system.
 ///
-/// # Errors The bytes: the owner may not, or the system has no memory left. It has none for messages while
+/// # Errors
+/// The bytes: the owner may not, or the system has no memory left. It has none for messages while
 /// [`is_short`].
 pub fn keep(owner: u32, bytes: Vec<u8>, growth: usize) -> Result<Vec<u8>, Vec<u8>> {
     if bytes.is_empty() {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Engine, LIMIT, connected, fill, on_each_engine, pair};
+use crate::common::{Engine, LIMIT, connected, fill, on_each_engine, pair, unblock};
 use utipc::{Call, Connection, Error, ServiceAddress, SocketKind, State, WaitReason};
 
 on_each_engine!(
@@ -217,13 +217,7 @@ fn slow_reader_blocks_sender_with_a_reason(engine: Engine) {
         "{error}"
     );
     assert!(error.to_string().contains(&server.socket().port().to_string()), "{error}");
-    // Nothing is lost, and sending works again once the reader reads.
-    for _ in 0..sent {
-        assert!(server.receive().unwrap().data == message);
-    }
-    client.socket().set_send_timeout(Some(LIMIT));
-    client.send(b"continued").unwrap();
-    assert_eq!(server.receive().unwrap().data, b"continued");
+    unblock(&client, &server, (sent, &message));
 }
 
 fn timeout_and_would_block_report_the_wait_reason(engine: Engine) {

@@ -4,21 +4,10 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use crate::common::{Home, LIMIT};
+use crate::common::{Home, LIMIT, echo, start_daemon};
 use utipc::{Engine, Error, Node, NodeAddr, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
-use utipc_core::config::StackConfig;
-use utipc_node::NodeConfig;
-use utipc_node::daemon::{Daemon, DaemonConfig};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(5000, 1);
-
-fn start(socket: &Path, change: impl FnOnce(&mut DaemonConfig)) -> Daemon {
-    let stack = StackConfig { address: Some(NodeAddr(5)), ..StackConfig::default() };
-    let node = NodeConfig { stack, ..NodeConfig::default() };
-    let mut config = DaemonConfig { node, socket: socket.to_owned(), ..DaemonConfig::default() };
-    change(&mut config);
-    Daemon::start(config).unwrap()
-}
 
 fn attach(socket: &Path) -> Node {
     Node::builder().daemon_at(socket).start().unwrap()
@@ -32,7 +21,7 @@ fn is_daemon_died(error: &Error) -> bool {
 fn attachments_of_one_daemon_share_its_node() {
     let home = Home::new();
     let path = home.0.join("d.sock");
-    let _daemon = start(&path, |_| {});
+    let _daemon = start_daemon(&path, |_| {});
     let (red, blue) = (attach(&path), attach(&path));
     assert_eq!((red.address(), blue.address()), (NodeAddr(5), NodeAddr(5)));
     let server = red.rdm().unwrap();
@@ -51,7 +40,7 @@ fn attachments_of_one_daemon_share_its_node() {
 fn calls_fail_when_the_daemon_ends_and_new_sockets_use_its_successor() {
     let home = Home::new();
     let path = home.0.join("d.sock");
-    let daemon = start(&path, |_| {});
+    let daemon = start_daemon(&path, |_| {});
     let node = attach(&path);
     let idle = node.rdm().unwrap();
     let listener = node.listen(SocketKind::Stream, SERVICE).unwrap();
@@ -73,7 +62,7 @@ fn calls_fail_when_the_daemon_ends_and_new_sockets_use_its_successor() {
     // No daemon is there yet.
     assert!(matches!(node.rdm().unwrap_err(), Error::Daemon(_)));
 
-    let _next = start(&path, |_| {});
+    let _next = start_daemon(&path, |_| {});
     let fresh = node.rdm().unwrap();
     fresh.bind(SERVICE, Scope::Node).unwrap();
     node.rdm().unwrap().send_to(b"again", SERVICE).unwrap();
@@ -88,7 +77,7 @@ fn calls_fail_when_the_daemon_ends_and_new_sockets_use_its_successor() {
 fn opening_a_socket_between_two_daemons_waits_for_the_second() {
     let home = Home::new();
     let path = home.0.join("d.sock");
-    let daemon = start(&path, |_| {});
+    let daemon = start_daemon(&path, |_| {});
     let node = attach(&path);
     daemon.stop();
     // Each call tries for about a second; repeat it if necessary.
@@ -100,7 +89,7 @@ fn opening_a_socket_between_two_daemons_waits_for_the_second() {
             }
         }
     });
-    let _next = start(&path, |_| {});
+    let _next = start_daemon(&path, |_| {});
     let socket: Socket = opened.join().unwrap();
     socket.bind(SERVICE, Scope::Node).unwrap();
 }
@@ -110,7 +99,7 @@ fn auto_uses_the_daemon_unless_the_program_needs_an_embedded_node() {
     let home = Home::new();
     let path = home.0.join("d.sock");
     let auto = || Node::builder().engine(Engine::Auto).daemon_at(&path);
-    let daemon = start(&path, |_| {});
+    let daemon = start_daemon(&path, |_| {});
     let hosted = auto().start().unwrap();
     assert_eq!(hosted.address(), NodeAddr(5));
     let embedded = auto().isolated().address(NodeAddr(6)).start().unwrap();
@@ -127,7 +116,7 @@ fn auto_uses_the_daemon_unless_the_program_needs_an_embedded_node() {
 fn exceeded_limits_are_named_errors() {
     let home = Home::new();
     let path = home.0.join("d.sock");
-    let _daemon = start(&path, |config| {
+    let _daemon = start_daemon(&path, |config| {
         config.limits.sockets_per_attachment = 2;
         config.limits.attachments_per_user = 1;
         config.limits.attachments = 1;
@@ -151,7 +140,7 @@ fn threads_of_one_process_wait_concurrently() {
     const ROUNDS: u32 = 200;
     let home = Home::new();
     let path = home.0.join("d.sock");
-    let _daemon = start(&path, |_| {});
+    let _daemon = start_daemon(&path, |_| {});
     let node = attach(&path);
     let clients = attach(&path);
     thread::scope(|scope| {
@@ -159,12 +148,7 @@ fn threads_of_one_process_wait_concurrently() {
             let service = ServiceAddress::new(5001, instance);
             let server = node.rdm().unwrap();
             server.bind(service, Scope::Node).unwrap();
-            scope.spawn(move || {
-                for _ in 0..ROUNDS {
-                    let request = server.receive().unwrap();
-                    server.send_to(&request.data, request.source).unwrap();
-                }
-            });
+            scope.spawn(move || echo(&server, ROUNDS));
             let client = clients.rdm().unwrap();
             client.set_receive_timeout(Some(LIMIT));
             scope.spawn(move || {

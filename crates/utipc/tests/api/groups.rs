@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::common::{Engine, LIMIT, alone, on_each_engine, pair, three_daemons};
+use crate::common::{Engine, LIMIT, TestNode, alone, on_each_engine, pair, three_daemons};
 use utipc::{
     Error, Group, GroupIncoming, GroupRequest, JoinError, Member, Node, Scope, SentTo, ServiceAddress,
 };
@@ -23,6 +23,15 @@ fn member(node: &Node, instance: u32) -> Group {
     group
 }
 
+/// Members that know each other: two of one node, and one of another.
+fn three([red, blue]: &[TestNode; 2], far: u32) -> ([Group; 3], Vec<Member>) {
+    let (sender, near, far) = (member(red, 1), member(&red.again(), 2), member(blue, far));
+    let members = known(&sender, 2);
+    known(&near, 2);
+    known(&far, 2);
+    ([sender, near, far], members)
+}
+
 /// Waits until this number of members is known.
 fn known(group: &Group, members: usize) -> Vec<Member> {
     (0..members).map(|_| group.receive().unwrap().joined().expect("a member joins")).collect()
@@ -36,13 +45,8 @@ fn message(group: &Group) -> (String, SentTo) {
 }
 
 fn four_kinds_of_messages_reach_members_on_two_nodes(engine: Engine) {
-    let [red, blue] = pair(engine);
-    let sender = member(&red, 1);
-    let near = member(&red.again(), 2);
-    let far = member(&blue, 2);
-    let all = known(&sender, 2);
-    known(&near, 2);
-    known(&far, 2);
+    let nodes = pair(engine);
+    let ([sender, near, far], all) = three(&nodes, 2);
     assert_eq!(sender.broadcast(b"all").unwrap(), 3);
     assert_eq!(sender.multicast(2, b"two").unwrap(), 3);
     for other in [&near, &far] {
@@ -62,7 +66,7 @@ fn four_kinds_of_messages_reach_members_on_two_nodes(engine: Engine) {
     }
     drop(far);
     let left = sender.receive().unwrap().left().unwrap();
-    assert!(all.contains(&left) && left.port.node == blue.address());
+    assert!(all.contains(&left) && left.port.node == nodes[1].address());
 }
 
 fn a_member_that_does_not_read_blocks_the_sender_until_it_does(engine: Engine) {
@@ -104,13 +108,8 @@ fn message_len(group: &Group) -> usize {
 
 fn order_is_kept_over_all_kinds_under_load(engine: Engine) {
     const MESSAGES: u32 = 600;
-    let [red, blue] = pair(engine);
-    let sender = member(&red, 1);
-    let near = member(&red.again(), 2);
-    let far = member(&blue, 3);
-    let members = known(&sender, 2);
-    known(&near, 2);
-    known(&far, 2);
+    let nodes = pair(engine);
+    let ([sender, near, far], members) = three(&nodes, 3);
     let to = members.iter().find(|m| m.instance == 3).unwrap().port;
     thread::scope(|scope| {
         let reads = |group: &Group, expected: Vec<u32>| {

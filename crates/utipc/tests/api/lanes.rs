@@ -4,7 +4,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{Engine, LIMIT, TestNode, alone, connected, exchange, fill};
+use crate::common::{
+    Engine, LIMIT, TestNode, alone, connected, exchange, fill, pattern, read_pattern, unblock,
+};
 use utipc::{
     Call, Connection, Error, ErrorCode, Node, OptionValue, Scope, ServiceAddress, Socket, SocketKind,
     SocketOption, Spin, WaitReason,
@@ -83,20 +85,11 @@ fn stream_over_lanes_carries_all_bytes_both_ways() {
     thread::scope(|scope| {
         for end in &ends {
             scope.spawn(move || {
-                let data: Vec<u8> = (0..BYTES).map(|i| (i % 253) as u8).collect();
-                for chunk in data.chunks(100_000) {
+                for chunk in pattern(BYTES).chunks(100_000) {
                     end.send(chunk).unwrap();
                 }
             });
-            scope.spawn(move || {
-                let (mut at, mut buffer) = (0, vec![0; 30_000]);
-                while at < BYTES {
-                    let count = end.receive_into(&mut buffer).unwrap().len;
-                    assert!(count > 0, "the stream ends at byte {at}");
-                    assert!(buffer[..count].iter().enumerate().all(|(i, b)| *b == ((at + i) % 253) as u8));
-                    at += count;
-                }
-            });
+            scope.spawn(move || read_pattern(end, BYTES));
         }
     });
 }
@@ -130,12 +123,7 @@ fn slow_local_reader_blocks_sender_with_a_reason() {
     let Error::TimedOut { call: Call::Send, reason, .. } = &error else { panic!("{error}") };
     assert_eq!(reason.map(|r| core::mem::discriminant(&r)), by_window.map(|r| core::mem::discriminant(&r)));
     assert!(error.to_string().contains(&server.socket().port().to_string()), "{error}");
-    for _ in 0..sent {
-        assert!(server.receive().unwrap().data == message);
-    }
-    client.socket().set_send_timeout(Some(LIMIT));
-    client.send(b"continued").unwrap();
-    assert_eq!(server.receive().unwrap().data, b"continued");
+    unblock(&client, &server, (sent, &message));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Engine, LIMIT, TestNode, connected, exchange, pair};
+use crate::common::{Engine, LIMIT, TestNode, connected, exchange, pair, pattern, read_pattern};
 use utipc::{Connection, ServiceAddress, SocketKind, Spin};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7100, 1);
@@ -62,23 +62,14 @@ fn stream_carries_all_bytes_both_ways_at_once() {
     thread::scope(|scope| {
         for end in &ends {
             scope.spawn(move || {
-                let data: Vec<u8> = (0..BYTES).map(|i| (i % 253) as u8).collect();
-                for chunk in data.chunks(100_000) {
+                for chunk in pattern(BYTES).chunks(100_000) {
                     let mut rest = chunk;
                     while !rest.is_empty() {
                         rest = &rest[end.socket().send(rest).unwrap()..];
                     }
                 }
             });
-            scope.spawn(move || {
-                let (mut at, mut buffer) = (0, vec![0; 30_000]);
-                while at < BYTES {
-                    let count = end.receive_into(&mut buffer).unwrap().len;
-                    assert!(count > 0, "the stream ends at byte {at}");
-                    assert!(buffer[..count].iter().enumerate().all(|(i, b)| *b == ((at + i) % 253) as u8));
-                    at += count;
-                }
-            });
+            scope.spawn(move || read_pattern(end, BYTES));
         }
     });
 }

@@ -6,7 +6,7 @@ use crate::common::{Engine, LIMIT, on_each_engine, pair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use utipc::tokio::{Connection, Listener, Socket, Topology};
-use utipc::{Change, Error, Scope, ServiceAddress, SocketKind};
+use utipc::{Change, Error, Node, Scope, ServiceAddress, SocketKind};
 
 on_each_engine!(
     tasks_talk_to_each_other_on_one_thread,
@@ -26,13 +26,18 @@ fn run(task: impl Future<Output = ()>) {
     runtime.block_on(async { timeout(LIMIT, task).await.expect("the task ends in time") });
 }
 
+/// A socket of `blue` that is bound, and that `red` knows.
+fn server(red: &Node, blue: &Node) -> Socket {
+    let server = blue.rdm().unwrap();
+    server.bind(SERVICE, Scope::Cluster).unwrap();
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    Socket::new(server).unwrap()
+}
+
 fn tasks_talk_to_each_other_on_one_thread(engine: Engine) {
     let [red, blue] = pair(engine);
     run(async {
-        let server = blue.rdm().unwrap();
-        server.bind(SERVICE, Scope::Cluster).unwrap();
-        red.wait_for_service(SERVICE, LIMIT).unwrap();
-        let server = Socket::new(server).unwrap();
+        let server = server(&red, &blue);
         // Clients on another node and on the same one.
         for node in [&red, &blue] {
             let client = Socket::new(node.rdm().unwrap()).unwrap();
@@ -145,10 +150,7 @@ fn refused_connection_is_an_error(engine: Engine) {
 fn cancelled_receive_loses_no_message(engine: Engine) {
     let [red, blue] = pair(engine);
     run(async {
-        let server = blue.rdm().unwrap();
-        server.bind(SERVICE, Scope::Cluster).unwrap();
-        red.wait_for_service(SERVICE, LIMIT).unwrap();
-        let server = Socket::new(server).unwrap();
+        let server = server(&red, &blue);
         let client = red.rdm().unwrap();
         for round in 0..50_u8 {
             let cancelled = timeout(Duration::from_millis(1), server.receive()).await;

@@ -5,14 +5,16 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use utipc::bearers::{Bearer, Control, EthernetBearer, Middleware, UdpBearer, UdpConfig};
-use utipc::{Change, Connection, Error, LinkProperty, Node, NodeAddr, NodeId, ServiceAddress, SocketKind};
+use utipc::{
+    Change, Connection, Error, LinkProperty, Node, NodeAddr, NodeId, ServiceAddress, Socket, SocketKind,
+};
 use utipc_core::config::StackConfig;
 use utipc_node::daemon::{Daemon, DaemonConfig};
 use utipc_node::{NodeConfig, Plan};
@@ -63,6 +65,15 @@ impl Drop for Home {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// A daemon without a network.
+pub(crate) fn start_daemon(socket: &Path, change: impl FnOnce(&mut DaemonConfig)) -> Daemon {
+    let stack = StackConfig { address: Some(NodeAddr(5)), ..StackConfig::default() };
+    let node = NodeConfig { stack, ..NodeConfig::default() };
+    let mut config = DaemonConfig { node, socket: socket.to_owned(), ..DaemonConfig::default() };
+    change(&mut config);
+    Daemon::start(config).unwrap()
 }
 
 /// A node of a test, with the daemon that hosts it.
@@ -326,4 +337,38 @@ pub(crate) fn fill(connection: &Connection, message: &[u8]) -> (u32, Error) {
         }
     }
     panic!("the sender is never blocked");
+}
+
+/// Reads until a sender that [`fill`] has blocked may go on: nothing is lost, and sending works again.
+pub(crate) fn unblock(client: &Connection, server: &Connection, (sent, message): (u32, &[u8])) {
+    for _ in 0..sent {
+        assert!(server.receive().unwrap().data == message);
+    }
+    client.socket().set_send_timeout(Some(LIMIT));
+    client.send(b"continued").unwrap();
+    assert_eq!(server.receive().unwrap().data, b"continued");
+}
+
+/// Bytes of a stream of which each tells its place.
+pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at % 253) as u8).collect()
+}
+
+/// Reads a stream that is a [`pattern`].
+pub(crate) fn read_pattern(end: &Connection, bytes: usize) {
+    let (mut at, mut buffer) = (0, vec![0; 30_000]);
+    while at < bytes {
+        let count = end.receive_into(&mut buffer).unwrap().len;
+        assert!(count > 0, "the stream ends at byte {at}");
+        assert!(buffer[..count].iter().enumerate().all(|(i, b)| *b == ((at + i) % 253) as u8));
+        at += count;
+    }
+}
+
+/// Sends this number of requests back to their senders.
+pub(crate) fn echo(server: &Socket, rounds: u32) {
+    for _ in 0..rounds {
+        let request = server.receive().unwrap();
+        server.send_to(&request.data, request.source).unwrap();
+    }
 }

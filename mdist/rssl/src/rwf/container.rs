@@ -284,7 +284,8 @@ impl<'w, 'b, K: Kind> EntryContainerWriter<'w, 'b, K> {
 
     /// Fills in the count.
     ///
-    /// # Errors [`Error::Full`] if there is no entry and no space for the count.
+    /// # Errors
+    /// [`Error::Full`] if there is no entry and no space for the count.
     pub fn finish(mut self) -> Result<()> {
         let at = self.begin_entries()?;
         if K::MAX_ENTRIES > 0xFF {

@@ -39,14 +39,15 @@ impl Slots {
         self.free_some(reclaimable);
     }
 
-    /// Frees the oldest two that were returned, if readers have left them behind: more than a call returns.
+    /// Frees the oldest returned numbers that readers have left behind: two, because each call returns at most one.
     fn free_some(&mut self, reclaimable: u64) {
         for _ in 0..2 {
-            if self.returned.front().is_some_and(|(version, _)| *version <= reclaimable)
-                && let Some((_, number)) = self.returned.pop_front()
-            {
-                self.free.insert(number);
-            }
+            let Some((_, number)) = self.returned.front().filter(|(version, _)| *version <= reclaimable)
+            else {
+                return;
+            };
+            self.free.insert(*number);
+            self.returned.pop_front();
         }
     }
 

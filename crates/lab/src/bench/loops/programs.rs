@@ -69,7 +69,7 @@ impl Program {
         let (name, package) = if ends == Ends::Shim { (SHIM, "utipc-preload") } else { (LIBRARY, "utipc-c") };
         let library = own.with_file_name(name);
         if !library.exists() {
-            let remedy = format!("cargo build --release -p {package}");
+            let remedy = format!("cargo build{} -p {package}", utipc_cli::build_options(own));
             return Ok(Err(format!("{name} is not in the folder of this program ({remedy})")));
         }
         let folder = place.folder()?;

@@ -116,7 +116,8 @@ pub struct HostBearer {
 impl HostBearer {
     /// Joins the directory: finds the nodes in it, and can be found by later ones.
     ///
-    /// # Errors No directory that only the user can write is available, or no descriptor is free.
+    /// # Errors
+    /// No directory that only the user can write is available, or no descriptor is free.
     pub fn open(config: &HostConfig) -> Result<HostBearer, BearerError> {
         let path = match &config.directory {
             Some(path) => path.clone(),

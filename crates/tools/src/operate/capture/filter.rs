@@ -18,7 +18,8 @@ pub(super) struct Filter {
 impl Filter {
     /// The frames of the link with this name.
     ///
-    /// # Errors The link does not exist.
+    /// # Errors
+    /// The link does not exist.
     pub(super) fn set_link(&mut self, name: &str, shot: &Snapshot) -> Result<()> {
         let Some(link) = shot.links.iter().find(|link| link.name == name) else {
             bail!("there is no link {name} (see `utipc link list`)");

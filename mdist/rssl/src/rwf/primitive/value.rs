@@ -36,7 +36,8 @@ pub enum Value<'a> {
 impl<'a> Value<'a> {
     /// Reads a value of type `data_type`; forms of set definitions count as their plain type.
     ///
-    /// # Errors The bytes are not a value of this type.
+    /// # Errors
+    /// The bytes are not a value of this type.
     pub fn decode(data_type: DataType, bytes: &'a [u8]) -> Result<Self> {
         if bytes.is_empty() {
             return Ok(Self::Blank);
