@@ -154,7 +154,8 @@ const FAMILIES: &[Family] = &[
     quota!(gauge "user_quota_used", "What a user uses of a resource; memory in bytes", user, |r| r.used),
     quota!(gauge "user_quota_limit", "What a user may use of a resource; root and the daemon's user have no limit",
         user, |r| r.limit),
-    quota!(counter "user_quota_refusals", "Requests of a user refused because of a limit", user, |r| r.refused),
+    quota!(counter "user_quota_refusals", "Requests, lanes and messages of a user refused because of a limit",
+        user, |r| r.refused),
     // Event loop.
     one!(counter "turns", "Turns of the event loop", |s| s.counters.turns.turns as f64),
     one!(counter "turns_long", "Turns of more than 20 ms, in which all programs and links waited",
