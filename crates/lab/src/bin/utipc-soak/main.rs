@@ -233,8 +233,8 @@ fn run(options: &Options, program: &std::path::Path) -> Result<bool> {
     Ok(verdict("soak", options.json, &wrong, facts, &lines))
 }
 
-/// Runs processes that print a count at their end, and calls `watch` meanwhile; returns the sum of the counts. A process
-/// that fails, or still runs after `limit`, is wrong.
+/// Runs processes that print a count at their end, and calls `watch` meanwhile; returns the sum of the counts. A
+/// process that fails, or still runs after `limit`, is wrong.
 fn count(
     commands: impl IntoIterator<Item = Command>,
     limit: Duration,
