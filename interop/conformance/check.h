@@ -114,5 +114,7 @@ void leave(Address to, int kind, int round); /* the helper's part of it */
 extern const struct test_case socket_cases[], bind_cases[], connect_cases[], connecting_cases[], teardown_cases[], flow_cases[],
 	message_cases[], receive_cases[], call_cases[], option_cases[], poll_cases[], epoll_cases[], process_cases[], thread_cases[],
 	signal_cases[], topology_cases[], subscription_cases[], group_cases[], group_remote_cases[], remote_cases[], pair_cases[];
+/* What runs first if there is another node; it is not counted. */
+extern const struct test_case meeting;
 
 #endif

@@ -155,6 +155,8 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 2;
 	}
+	if (!list && peer_type && !run(&meeting, seconds))
+		return 1;
 	int passed = 0, failed = 0;
 	for (size_t i = 0; i < COUNT(topics); i++) {
 		for (const struct test_case *test = topics[i]; test->name; test++) {

@@ -17,6 +17,17 @@ static uint32_t other_node(void)
 	return e.port.node;
 }
 
+/* Before the first case: this node has found the other one, and so has its own address, which sockets that are opened
+ * earlier would see change. */
+static void helper_is_visible(void)
+{
+	int fd = topology_connection(0);
+	subscribe(fd, subscription(peer_type, 1, 1, NEVER, TIPC_SUB_PORTS, ""));
+	IS(events_of(fd, POLLIN, 20000) & POLLIN);
+}
+
+const struct test_case meeting = {"remote/helper-is-visible", "10.1", helper_is_visible, true};
+
 /* The helper's reply to a command. */
 const char *ask(const char *command)
 {

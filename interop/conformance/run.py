@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "matrix"))
-from net import Network, until  # noqa: E402
+from net import Network  # noqa: E402
 
 TYPE = "18999"
 CONFIG = """[[bearer]]
@@ -41,9 +41,6 @@ def main():
     helper = subprocess.Popen(node(net.a) + [program, "--serve", TYPE], stdout=subprocess.PIPE)
     if b"serving" not in helper.stdout.readline():
         sys.exit("the helper does not start")
-    if not under:
-        table = node(net.b) + ["tipc", "nametable", "show"]
-        until("the helper's names", 20, lambda: TYPE in subprocess.run(table, capture_output=True, text=True, check=True).stdout)
     lose, restore = ["ip -n %s link set p1 %s" % (net.m, word) for word in ("down", "up")]
     command = node(net.b) + under + [program, "--engine", "utipc" if under else "kernel", "--peer", TYPE]
     code = subprocess.run(command + ["--lose", lose, "--restore", restore] + args, check=False).returncode
