@@ -25,7 +25,7 @@ from stage import CHAINS, ROOT, Failed, Missing, Stage
 OUT = os.path.join(ROOT, "target", "rssl-stock")
 
 
-def enter_namespace():
+def enter_namespace(program):
     """Restarts this program in a separate network namespace."""
     if os.environ.get("RSSL_STOCK_ALONE") == "1":
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -33,7 +33,7 @@ def enter_namespace():
     os.environ["RSSL_STOCK_ALONE"] = "1"
     # tcpdump of root changes its group, which a user namespace does not allow.
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    command = ["unshare", *user, "--net", sys.executable, os.path.abspath(__file__), *sys.argv[1:]]
+    command = ["unshare", *user, "--net", sys.executable, os.path.abspath(program), *sys.argv[1:]]
     os.execvp(command[0], command)
 
 
@@ -92,7 +92,7 @@ def main():
     if args.build and os.environ.get("RSSL_STOCK_ALONE") != "1":
         command = [os.environ.get("CARGO", "cargo"), "build", "--quiet", "--release", "-p", "mdist", "-p", "mdist-load", "-p", "utipc-tools"]
         subprocess.run(command, cwd=ROOT, check=True)
-    enter_namespace()
+    enter_namespace(__file__)
     results = []
     for name, chain in pairs:
         begin = time.monotonic()

@@ -63,6 +63,11 @@ pub(crate) fn c_tools() -> Option<Skip> {
     Some(Skip::new(format!("no program {tool}"), "apt-get install gcc make pkg-config binutils"))
 }
 
+pub(crate) fn jdk_and_maven() -> Option<Skip> {
+    let tool = missing(&["javac", "mvn", "python3"])?;
+    Some(Skip::new(format!("no program {tool}"), "apt-get install default-jdk-headless maven python3"))
+}
+
 pub(crate) fn make() -> Option<Skip> {
     let tool = ["cc", "make", "python3"].into_iter().find(|tool| !succeeds(&format!("{tool} --version")))?;
     let remedy = "sudo apt-get install gcc make linux-libc-dev python3-venv";

@@ -306,6 +306,10 @@ pub(crate) const SUITES: &[Suite] = &[
         .live()
         .needs(&[needs::stock_programs])
         .optional(),
+    // The vendor's message interface for Java, which Maven fetches, with its default settings.
+    suite("rssl-ema", 15, Total("rssl-ema"), "python3 interop/rssl/ema/run.py --build")
+        .needs(&[needs::jdk_and_maven])
+        .by_name(),
     // Our decoders on recorded packets of such programs.
     suite(
         "rssl-captures",
